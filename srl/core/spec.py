@@ -1,0 +1,83 @@
+"""Specs: trees of (shape, dtype). They are agreed before the start, hashed, and travel as plain lists."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from srl.core.tree import build, leaves, map_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """The shape and numpy dtype name of one array."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
+        object.__setattr__(self, "dtype", np.dtype(self.dtype).name)
+
+    def lead(self, *axes: int) -> Leaf:
+        """This leaf with `axes` in front."""
+        return Leaf((*axes, *self.shape), self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+TreeSpec: TypeAlias = "Leaf | dict[str, Any]"
+
+
+def lead(spec: Any, *axes: int) -> Any:
+    """The spec with `axes` in front of every leaf."""
+    return map_tree(lambda leaf: leaf.lead(*axes), spec)
+
+
+def spec_of(tree: Any) -> Any:
+    """The spec of a tree of arrays."""
+    return map_tree(lambda leaf: Leaf(np.shape(leaf), np.asarray(leaf).dtype.name), tree)
+
+
+def zeros(spec: Any) -> Any:
+    """A tree of zeros that fits the spec."""
+    return map_tree(lambda leaf: np.zeros(leaf.shape, leaf.dtype), spec)
+
+
+def to_data(spec: Any) -> list[list[Any]]:
+    """`[[path, [sizes], dtype], ...]`: what travels and what is hashed."""
+    return [[path, list(leaf.shape), leaf.dtype] for path, leaf in leaves(spec)]
+
+
+def from_data(data: Any) -> Any:
+    """The inverse of `to_data`; an empty list is the empty tree."""
+    return build({path: Leaf(tuple(shape), dtype) for path, shape, dtype in data})
+
+
+def digest(spec: Any) -> str:
+    """16 hex digits that differ when any path, shape or dtype does."""
+    return hashlib.sha256(json.dumps(to_data(spec)).encode()).hexdigest()[:16]
+
+
+def total_bytes(spec: Any) -> int:
+    """Bytes of one tree that fits the spec, without alignment."""
+    return sum(leaf.nbytes for _, leaf in leaves(spec))
+
+
+def differences(expected: Any, found: Any) -> list[str]:
+    """One line for every leaf that is missing, unknown or of another shape or dtype."""
+    want, have = dict(leaves(expected)), dict(leaves(found))
+    lines = [f"{path or 'value'}: missing, expected {leaf.dtype} {leaf.shape}" for path, leaf in want.items() if path not in have]
+    lines += [f"{path or 'value'}: not expected" for path in have if path not in want]
+    lines += [
+        f"{path or 'value'}: expected {want[path].dtype} {want[path].shape}, got {have[path].dtype} {have[path].shape}"
+        for path in want
+        if path in have and want[path] != have[path]
+    ]
+    return lines
