@@ -1,0 +1,274 @@
+"""The two ends of each kind of stream. Ends never wait: only the process loop does, on one bell.
+
+    kind     way                      ends
+    sample   slabs, one way           SampleProducer -> SampleConsumer     nothing lost silently
+    infer    question and answer      InferClient <-> InferServer          stateless servers, tickets
+    param    newest version wins      ParamPublisher -> ParamSubscriber
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from srl.core.spec import TreeSpec
+from srl.core.tree import Tree
+
+Version: TypeAlias = int
+"""(epoch, updates) in one number: epoch << 40 | updates. Epochs grow at each start of a trainer."""
+
+Kind: TypeAlias = Literal["sample", "infer", "param"]
+Side: TypeAlias = Literal["producer", "consumer", "client", "server", "publisher", "subscriber"]
+Route: TypeAlias = Literal["fair", "pair", "broadcast", "null"]
+"""Sample streams: `fair` many to many, a slab goes to the consumer whose grant it carries, demand is spread round robin;
+`pair` producer i to consumer i mod n; `broadcast` every consumer gets each slab; `null` nobody does, grants are free."""
+
+_UPDATE_BITS = 40
+
+
+def version(epoch: int, updates: int) -> Version:
+    """The version after `updates` updates in `epoch`."""
+    return epoch << _UPDATE_BITS | updates
+
+
+def epoch_of(number: Version) -> int:
+    return number >> _UPDATE_BITS
+
+
+def updates_of(number: Version) -> int:
+    return number & ((1 << _UPDATE_BITS) - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSpec:
+    """What both ends of a stream agree on; its digest is compared when they attach."""
+
+    name: str
+    kind: Kind
+    via: Literal["inproc", "shm", "zmq"]
+    record: TreeSpec
+    """sample: one slab. infer: one unit (one env's rows) of a question. param: the parameters."""
+    answer: TreeSpec = field(default_factory=dict)
+    """infer: one unit of an answer."""
+    route: Route = "fair"
+    compress: Literal[None, "lz4"] = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """What an end has seen: `put` = `taken` + in flight + the sum of `dropped`, added up over both ends of a stream."""
+
+    put: int = 0
+    taken: int = 0
+    released: int = 0
+    bytes: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def drop(self, reason: str, number: int = 1) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + number
+
+
+class End(ABC):
+    """One end of a stream. One worker's thread owns it; messages reach it through the bell of its process."""
+
+    name: str
+    """Unique in the run: `stream:worker/index`."""
+
+    @abstractmethod
+    def address(self) -> Mapping[str, Any]:
+        """What a peer needs to attach: plain data that msgpack carries, with the digest of the spec."""
+
+    @abstractmethod
+    def attach(self, peer: str, address: Mapping[str, Any], incarnation: int) -> None:
+        """Connect to a peer end by the name and address it has now. A wrong spec raises SpecMismatch."""
+
+    @abstractmethod
+    def detach(self, peer: str, reason: str) -> Counts:
+        """Forget a peer that died or left; what was in flight with it is counted as dropped for `reason`."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> Counts:
+        """Totals since this end was opened, detached peers included."""
+
+    def waits(self) -> str:
+        """In words, what this end waits for: for the table and for the deadlock report. Empty: nothing."""
+        return ""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back. Idempotent."""
+
+
+@dataclass(slots=True)
+class Slab:
+    """Memory for one record, in the transport's own memory, to be filled and put."""
+
+    tree: Tree
+    slot: int
+    grant: int
+    min_version: Version
+    """Row 0 must be answered by this version or a newer one."""
+
+
+class SampleProducer(End):
+    """Where slabs are made."""
+
+    @abstractmethod
+    def alloc(self) -> Slab | None:
+        """Memory for the next slab; None = no grant (or no slot) yet: the wish is noted and the bell rings when it changes.
+
+        A call that got None counts as one standing wish until a later call succeeds; call it once per waiting group and sweep.
+        The same slot always gives the same views, so callers may cache by `slab.slot`.
+        """
+
+    @abstractmethod
+    def put(self, slab: Slab) -> bool:
+        """Send a filled slab. False = refused, it is still yours. A slab whose consumer is gone is dropped and counted."""
+
+    @abstractmethod
+    def discard(self, slab: Slab, reason: str) -> None:
+        """Give an unfinished slab back (drain, barrier): it counts as put and as dropped for `reason`."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """How many slabs may be open or in flight."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """A slab on the consumer's side: a read-only view until it is released."""
+
+    tree: Tree
+    grant: int
+    producer: str
+    end: SampleConsumer
+    slot: int
+
+    def release(self) -> None:
+        """Give the slot back to the producer."""
+        self.end.release(self)
+
+
+class SampleConsumer(End):
+    """Where slabs arrive."""
+
+    @abstractmethod
+    def grant(self, number: int, min_version: Version) -> None:
+        """Permit one slab; it goes to the producer that has waited longest, or waits for one. Grants of the dead are issued again."""
+
+    @abstractmethod
+    def get(self) -> Lease | None:
+        """The next slab that has arrived, in order per producer."""
+
+    @abstractmethod
+    def release(self, lease: Lease) -> None:
+        """Give the slot of a lease back."""
+
+    @property
+    @abstractmethod
+    def unused_grants(self) -> int:
+        """Grants that no slab has used yet."""
+
+
+Ticket: TypeAlias = int
+"""Numbers a question of one client; starts at incarnation << 32."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """A server's answer to one question; valid until the next post of the same group."""
+
+    tree: Tree
+    version: Version
+
+
+class InferClient(End):
+    """Where questions are asked: one open question per group."""
+
+    @abstractmethod
+    def post(self, group: int, rows: Tree, min_version: Version) -> Ticket:
+        """Ask for one group: `rows` has [units, ...] leaves, as many units as this client declared for its groups."""
+
+    @abstractmethod
+    def ready(self, group: int) -> Answer | None:
+        """The answer to the group's open question, else None."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """All questions that were taken together, stacked on axis 0."""
+
+    rows: Tree
+    sizes: tuple[int, ...]
+    """Units of each question."""
+    server: InferServer
+    tickets: tuple[Any, ...]
+
+    def reply(self, answer: Tree, version: Version) -> None:
+        """Send each client its part; [sum(sizes), ...] leaves."""
+        self.server.reply(self, answer, version)
+
+
+class InferServer(End):
+    """Where questions are answered. Keeps nothing between questions."""
+
+    @abstractmethod
+    def take(self, limit: int, version: Version) -> Asked | None:
+        """What has queued, oldest first, up to `limit` units (at least one question), leaving those that need a newer version."""
+
+    @abstractmethod
+    def waiting(self) -> tuple[int, float]:
+        """(units queued, seconds that the oldest has waited): for min_batch and max_wait."""
+
+    @abstractmethod
+    def reply(self, asked: Asked, answer: Tree, version: Version) -> None:
+        """Answer all questions of one take."""
+
+
+class ParamPublisher(End):
+    """Where new parameters come from."""
+
+    @abstractmethod
+    def publish(self, version: Version, params: Tree, keep: bool = False) -> None:
+        """Make this the newest version. The tree is copied before this returns. `keep`: also remember it for `fetch`."""
+
+
+class ParamSubscriber(End):
+    """Where the newest parameters are read."""
+
+    @abstractmethod
+    def latest(self, newer_than: Version) -> tuple[Version, Tree] | None:
+        """The newest version if it is newer than that (cheap: ask as often as you like). Valid until the next call."""
+
+    @abstractmethod
+    def fetch(self, selector: str) -> tuple[Version, Tree] | None:
+        """A kept version: `latest-10`, `uniform:<draw>` or `=<version>`; None until it has come: ask again when the bell rings."""
+
+
+class Bell(ABC):
+    """One per process: everything that can wake the process loop."""
+
+    @abstractmethod
+    def deliver(self) -> int:
+        """Hand all messages that have come to their ends; how many there were. Never waits."""
+
+    @abstractmethod
+    def wait(self, timeout: float | None) -> None:
+        """Sleep until something comes (message, socket, watched descriptor) or the time is up."""
+
+    @abstractmethod
+    def watch(self, descriptor: int, ring: Any) -> None:
+        """Call `ring()` from `deliver` or `wait` when this descriptor is readable."""
+
+    @property
+    @abstractmethod
+    def outside(self) -> bool:
+        """True when a peer in another process could ring: then an idle sweep is no deadlock."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back. Idempotent."""
