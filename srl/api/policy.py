@@ -1,0 +1,74 @@
+"""Policies answer asks. Torch-free: a policy that learns is a `NeuralPolicy` (api/algorithm.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+
+from srl.api.env import ActionSpec
+from srl.core.seeds import Rng
+from srl.core.spec import TreeSpec
+from srl.core.tree import Array, Tree
+
+Bounds: TypeAlias = Literal["clip", "affine", "none"]
+"""How a recorded Box action becomes the env's: clipped to its bounds, [-1, 1] mapped onto them, or as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySpec:
+    """What a policy meets: one agent's row, and how many agents of an env it acts for."""
+
+    obs: TreeSpec
+    action: ActionSpec
+    mask: bool = False
+    state: TreeSpec | None = None
+    agents: int = 1
+
+
+@dataclass(slots=True)
+class Ask:
+    """One block of rows, `[N, ...]`, N = E * A, env-major. `state` is `[E, ...]`. Views: not to be kept."""
+
+    obs: Tree
+    memory: Tree
+    """Already zeroed where `first`; `{}` without memory."""
+    first: Array
+    mask: Tree | None
+    state: Tree | None
+    ids: Array
+    """[N] int64: the row's number in the whole run, the same at every tick."""
+    rng: Rng
+    """Noise of these rows at this tick. Never a global generator."""
+    greedy: bool = False
+
+
+@dataclass(slots=True)
+class Act:
+    """The answer, `[N, ...]`; `memory` as the spec says, `extra` what the algorithm wants recorded."""
+
+    action: Tree
+    memory: Tree
+    extra: Tree
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Answers asks: what a policy worker hosts."""
+
+    memory: TreeSpec
+    """Per row; `{}` when the policy remembers nothing."""
+    reads: tuple[str, ...]
+    """Leaves besides `first` and `memory` that `act` needs: of "obs", "mask", "state". Only these travel to it."""
+    bounds: ClassVar[Bounds]
+
+    def load(self, params: Tree, version: int) -> None:
+        """Take parameters; they may be overwritten after this returns."""
+        ...
+
+    def act(self, ask: Ask) -> Act: ...
+
+
+class PolicyClass(Protocol):
+    """How the engine makes a torch-free policy."""
+
+    def __call__(self, config: Any, spec: PolicySpec) -> Policy: ...
