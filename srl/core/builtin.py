@@ -1,0 +1,37 @@
+"""What comes with the package: kind -> name -> where it is. Strings only; add a line to add a thing."""
+
+from __future__ import annotations
+
+BUILTIN: dict[str, dict[str, str]] = {
+    "env": {
+        "gym": "srl.envs.gym:GymEnv",
+        "gym_vector": "srl.envs.gym:GymVectorEnv",
+        "mujoco": "srl.envs.mujoco:MujocoEnv",
+        "pettingzoo": "srl.envs.pettingzoo:PettingZooEnv",
+        "fake": "srl.envs.fake:FakeEnv",
+        "hide_and_seek": "srl.envs.hide_and_seek.env:HideAndSeekVec",
+    },
+    "policy": {
+        "actor_critic": "srl.nets.actor_critic:ActorCritic",
+    },
+    "algorithm": {
+        "ppo": "srl.algorithms.ppo:PPO",
+    },
+    "worker": {
+        "actor": "srl.workers.actor:ActorWorker",
+        "policy": "srl.workers.policy:PolicyWorker",
+        "trainer": "srl.workers.trainer:TrainerWorker",
+        "buffer": "srl.workers.buffer:BufferWorker",
+        "evaluator": "srl.workers.evaluator:EvaluatorWorker",
+    },
+    "transport": {
+        "inproc": "srl.streams.inproc:InprocTransport",
+        "shm": "srl.streams.shm:ShmTransport",
+        "zmq": "srl.streams.zmq:ZmqTransport",
+    },
+    "launcher": {
+        "inline": "srl.launchers.inline:InlineLauncher",
+        "local": "srl.launchers.local:LocalLauncher",
+    },
+    "transform": {},
+}

@@ -1,0 +1,200 @@
+"""Classes by path: `pkg.mod:Class` or `path/to/file.py:Class`, the same in every process."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.machinery
+import importlib.util
+import inspect
+import os
+import sys
+import types
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from srl.core.errors import NotImportable, UserError
+
+_PREFIX = "srl_file_"
+_depth = 0
+
+
+class _ScriptEnds(BaseException):
+    """Ends a script that is imported for its classes when it comes to start a run."""
+
+
+def import_path(path: str, kind: str = "object") -> Any:
+    """The object behind `pkg.mod:Class` or `file.py:Class`; NotImportable says what went wrong."""
+    module_name, _, attribute = path.rpartition(":")
+    if not module_name or not attribute:
+        raise NotImportable(f"'{path}' is no path to a {kind}", ("expected", "pkg.mod:Class or path/to/file.py:Class"))
+    found: Any = import_module(module_name, f"{kind} '{path}'")
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            place = getattr(found, "__file__", None) or module_name
+            names = [name for name, one in vars(found).items() if isinstance(one, type) and not name.startswith("_")]
+            listed = ("classes there", ", ".join(names) or "none")
+            raise NotImportable(f"cannot import {kind} '{path}': no '{attribute}' there", ("from", str(place)), listed)
+        found = getattr(found, part)
+    return found
+
+
+def import_module(name: str, what: str = "") -> types.ModuleType:
+    """A module by name, or a file ending in `.py` by path (which is run once per process)."""
+    what = what or f"'{name}'"
+    is_file = name.endswith(".py")
+    if is_file and not Path(name).expanduser().is_file():
+        raise NotImportable(f"cannot import {what}: no such file", ("from", str(Path(name).expanduser().absolute())))
+    try:
+        with _importing():
+            return _import_file(Path(name).expanduser().resolve()) if is_file else _import_dotted(name)
+    except UserError:
+        raise
+    except Exception as problem:
+        raise _failed(name, what, problem, is_file) from problem
+
+
+def stop_if_imported() -> None:
+    """Called first by `srl.launch`: a script without `if __name__ == "__main__":` must not start itself again
+    in the process that imports it for its classes. What it defined before that line is kept."""
+    if _depth:
+        raise _ScriptEnds
+
+
+def dotted_path(found: Any) -> str:
+    """The path by which every process can import the class or function."""
+    module, name = found.__module__, found.__qualname__
+    if "<locals>" in name:
+        raise NotImportable(
+            f"'{name}' is defined inside a function, where no other process finds it",
+            ("from", place_of(found)),
+            ("try", "move it to the top level of its file, or mode=inline"),
+        )
+    if module.startswith(_PREFIX):
+        return f"{sys.modules[module].__file__}:{name}"
+    if module == "__main__":
+        return f"{_main_path(name)}:{name}"
+    return f"{module}:{name}"
+
+
+def place_of(found: Any) -> str:
+    """`file.py:12` of a class or function, as well as it is known."""
+    try:
+        return f"{inspect.getsourcefile(found)}:{inspect.getsourcelines(found)[1]}"
+    except (OSError, TypeError):
+        return str(getattr(found, "__module__", "") or "unknown place")
+
+
+def identity(found: Any) -> tuple[str, str]:
+    """The file and the name of a class: equal for one class that was executed twice (`__main__`, a reload)."""
+    if isinstance(found, str):
+        module_name, _, name = found.rpartition(":")
+        if module_name.endswith(".py"):
+            return str(Path(module_name).expanduser().resolve()), name
+        module = sys.modules.get(module_name)
+    else:
+        module_name, name = found.__module__, found.__qualname__
+        module = sys.modules.get(module_name)
+        if module_name == "__main__" and module is not None and getattr(module, "__spec__", None) is not None:
+            module_name = module.__spec__.name  # type: ignore[union-attr]
+    file = getattr(module, "__file__", None)
+    return (str(Path(file).resolve()) if file else module_name), name
+
+
+def import_paths() -> list[str]:
+    """Entries of `sys.path` beyond the installation: what a worker needs to find the modules this process finds."""
+    roots = {str(Path(root).resolve()) for root in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    entries = [str(Path(entry or ".").resolve()) for entry in sys.path if not entry.endswith(".zip")]
+    own = [entry for entry in entries if not any(entry == root or entry.startswith(root + os.sep) for root in roots)]
+    return list(dict.fromkeys(own))
+
+
+@contextlib.contextmanager
+def _importing() -> Iterator[None]:
+    global _depth
+    _depth += 1
+    try:
+        yield
+    finally:
+        _depth -= 1
+
+
+def _import_dotted(name: str) -> types.ModuleType:
+    main = sys.modules.get("__main__")
+    if main is not None and getattr(getattr(main, "__spec__", None), "name", None) == name:
+        return main  # started by `python -m name`
+    try:
+        return importlib.import_module(name)
+    except _ScriptEnds:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        return _execute(spec)
+
+
+def _import_file(path: Path) -> types.ModuleType:
+    main = sys.modules.get("__main__")
+    main_file = getattr(main, "__file__", None)
+    if main is not None and main_file and Path(main_file).resolve() == path:
+        return main
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.endswith(path.name) and Path(file).resolve() == path:
+            return module
+    name = f"{_PREFIX}{path.stem}_{zlib.crc32(str(path).encode()):08x}"
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # its neighbours are importable, as when it runs as a script
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    return _execute(spec)
+
+
+def _execute(spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except _ScriptEnds:
+        return module
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module
+
+
+def _main_path(name: str) -> str:
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name and not spec.name.endswith("__main__"):
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    if file is None or not Path(file).is_file():
+        raise NotImportable(
+            f"'{name}' is defined in a notebook or an interactive session, where no other process finds it",
+            ("try", "mode=inline, or move the class to a file and name it as path/to/file.py:" + name),
+        )
+    return str(Path(file).resolve())
+
+
+def _failed(name: str, what: str, problem: Exception, is_file: bool) -> NotImportable:
+    cause = f"{type(problem).__name__}: {problem}"
+    error = NotImportable(f"cannot import {what}", ("cause", cause + _origin(problem)))
+    if not is_file and isinstance(problem, ModuleNotFoundError):
+        searched = ", ".join(import_paths()) or "the installed packages only"
+        error.add("searched", f"{searched}, and the installed packages")
+        error.add("workers", f"import the same path in processes of their own, started in {Path.cwd()}")
+        error.add("try", f"pip install -e . in its project, or name the file: path/to/{name.rpartition('.')[2]}.py:Class")
+    return error
+
+
+def _origin(problem: BaseException) -> str:
+    """The last line outside the import machinery that was running."""
+    trace, place = problem.__traceback__, ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith("<frozen") and file not in (__file__, importlib.__file__):
+            place = f" ({file}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return place

@@ -1,0 +1,194 @@
+"""Settings: the fields of a frozen dataclass with help, range and choices, and how they are described."""
+
+from __future__ import annotations
+
+import functools
+import math
+import pathlib
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """What `option` knows about a setting beyond its type."""
+
+    KEY: ClassVar[str] = "srl"
+    help: str = ""
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[Any, ...] = ()
+    live: bool = False
+
+    def range(self) -> str:
+        """The range in words, or nothing."""
+        words = [
+            f"{word} {_plain_number(bound)}"
+            for word, bound in (
+                ("at least", self.low),
+                ("above", self.above),
+                ("at most", self.high),
+                ("below", self.below),
+            )
+            if bound is not None
+        ]
+        return " and ".join(words)
+
+    def holds(self, low: float, high: float) -> bool:
+        """Whether all between `low` and `high` is in the range. Nothing holds for nan."""
+        return (
+            (self.low is None or low >= self.low)
+            and (self.above is None or low > self.above)
+            and (self.high is None or high <= self.high)
+            and (self.below is None or high < self.below)
+        )
+
+
+def option(
+    default: Any = MISSING,
+    help: str = "",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: Sequence[Any] = (),
+    live: bool = False,
+) -> Any:
+    """A dataclass field with help, a range (`low`, `high` included; `above`, `below` not) and choices.
+
+    `live`: may be changed while the run goes on, or at a resume. Without a default the setting must be given.
+    """
+    facts = Option(help=help, low=low, high=high, above=above, below=below, choices=tuple(choices), live=live)
+    metadata = {Option.KEY: facts}
+    if isinstance(default, dict | list | set):
+        value = default
+        return field(default_factory=lambda: type(value)(value), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of `--help trainer`."""
+
+    name: str
+    type: str
+    default: str
+    help: str
+    live: bool = False
+
+
+def describe(cls: type) -> list[Row]:
+    """Name, type, default and help of every setting."""
+    from srl.core.docs import field_docs  # inspects sources: for help only
+
+    docs = field_docs(cls)
+    hints = hints_of(cls)
+    rows = []
+    for one in settings(cls):
+        facts = facts_of(one)
+        text = " ".join(
+            part for part in (facts.help or docs.get(one.name, ""), f"({facts.range()})" if facts.range() else "") if part
+        )
+        kind = " | ".join(map(str, facts.choices)) if facts.choices else type_name(hints[one.name])
+        rows.append(Row(one.name, kind, default_text(one), text, facts.live))
+    return rows
+
+
+def settings(cls: type) -> list[Field[Any]]:
+    """The fields that a file can set."""
+    return [one for one in fields(cls) if one.init]
+
+
+def live_settings(cls: type) -> frozenset[str]:
+    """The settings that may change while a run goes on."""
+    return frozenset(one.name for one in settings(cls) if facts_of(one).live)
+
+
+def facts_of(one: Field[Any]) -> Option:
+    """The facts that `option` recorded."""
+    return cast(Option, one.metadata.get(Option.KEY) or Option())
+
+
+def default_text(one: Field[Any]) -> str:
+    """The default as it would be written in a file; `required` when there is none."""
+    if one.default is not MISSING:
+        return written(dump(one.default))
+    if one.default_factory is not MISSING:
+        return written(dump(one.default_factory()))
+    return "required"
+
+
+def type_name(kind: Any) -> str:
+    """A type as a person says it: `int`, `auto | int`, `list of int`."""
+    origin, args = get_origin(kind), get_args(kind)
+    if kind is Any or kind is object:
+        return "anything"
+    if kind is None or kind is type(None):
+        return "null"
+    if origin is Literal:
+        return " | ".join(written(choice) for choice in args)
+    if is_union(origin):
+        return " | ".join(type_name(arg) for arg in args)
+    if origin is tuple and not (len(args) == 2 and args[1] is ...):
+        return "[" + ", ".join(type_name(arg) for arg in args) + "]"
+    if origin is not None and is_sequence(origin):
+        return f"list of {type_name(args[0])}" if args else "list"
+    if (origin is not None and is_mapping(origin)) or kind in (dict, Mapping):
+        return f"mapping of {type_name(args[1])}" if args and args[1] is not Any else "mapping"
+    if isinstance(kind, type) and issubclass(kind, pathlib.PurePath):
+        return "path"
+    if isinstance(kind, type) and is_dataclass(kind) and not hasattr(kind, "from_plain"):
+        return f"mapping ({kind.__name__})"
+    return kind.__name__.lower() if hasattr(kind, "from_plain") else getattr(kind, "__name__", str(kind))
+
+
+def dump(value: Any) -> Any:
+    """Plain data (dict, list, str, numbers) that `load` reads back equal."""
+    if hasattr(value, "to_plain"):
+        return value.to_plain()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: dump(getattr(value, one.name)) for one in settings(type(value))}
+    if isinstance(value, Mapping):
+        return {key: dump(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [dump(one) for one in value]
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    return value
+
+
+@functools.lru_cache(maxsize=512)
+def hints_of(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def is_union(origin: Any) -> bool:
+    return origin is Union or origin is types.UnionType
+
+
+def is_mapping(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Mapping)
+
+
+def is_sequence(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Sequence) and not issubclass(kind, str | bytes)
+
+
+def written(value: Any) -> str:
+    """A plain value as a file would have it, on one line."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(written, value)) + "]"
+    return str(value)
+
+
+def _plain_number(value: float) -> str:
+    return str(int(value)) if math.isfinite(value) and value == int(value) else str(value)

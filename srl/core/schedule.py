@@ -1,0 +1,78 @@
+"""Schedules: a number that may change with the progress of the run, 0 at its start and 1 at its end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_KINDS = ("linear", "cosine")
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`3e-4`, or `{from: 3e-4, to: 0}`; optional `kind: cosine`, and `until: 0.5` to arrive earlier."""
+
+    start: float
+    end: float | None = None
+    """None: constant."""
+    kind: str = "linear"
+    until: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise ValueError(f"kind must be one of {', '.join(_KINDS)}, not {self.kind!r}")
+        if not 0.0 < self.until <= 1.0:
+            raise ValueError(f"until must be above 0 and at most 1, not {self.until}")
+
+    def at(self, progress: float) -> float:
+        """The value at `progress`, which is clipped to 0..1."""
+        if self.end is None:
+            return self.start
+        way = min(max(progress / self.until, 0.0), 1.0)
+        if self.kind == "cosine":
+            way = (1.0 - math.cos(math.pi * way)) / 2.0
+        return self.start * (1.0 - way) + self.end * way
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        end = self.start if self.end is None else self.end
+        return min(self.start, end), max(self.start, end)
+
+    @classmethod
+    def from_plain(cls, data: Any) -> Schedule:
+        """From what a file says; ValueError says what is wrong."""
+        if isinstance(data, Mapping):
+            return cls._from_mapping(data)
+        return cls(_number("it", data))
+
+    def to_plain(self) -> float | dict[str, Any]:
+        """The inverse of `from_plain`."""
+        if self.end is None and (self.kind, self.until) == ("linear", 1.0):
+            return self.start
+        plain: dict[str, Any] = {"from": self.start}
+        if self.end is not None:
+            plain["to"] = self.end
+        if self.kind != "linear":
+            plain["kind"] = self.kind
+        if self.until != 1.0:
+            plain["until"] = self.until
+        return plain
+
+    @classmethod
+    def _from_mapping(cls, data: Mapping[str, Any]) -> Schedule:
+        unknown = [key for key in data if key not in ("from", "to", "kind", "until")]
+        if unknown:
+            raise ValueError(f"a schedule has from, to, kind and until, not {unknown[0]!r}")
+        if "from" not in data:
+            raise ValueError("a schedule needs `from`")
+        end = _number("to", data["to"]) if data.get("to") is not None else None
+        return cls(_number("from", data["from"]), end, data.get("kind", "linear"), _number("until", data.get("until", 1.0)))
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, not {value!r}")
+    return float(value)
