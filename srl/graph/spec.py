@@ -1,0 +1,108 @@
+"""The graph: frozen dataclasses, equal to their YAML. The engine knows nothing else of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from srl.core.load import option
+
+OnFailure = Literal["stop", "restart"]
+Via = Literal["auto", "inproc", "shm", "zmq"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """Something made by name: an env, a policy, an algorithm, a transform."""
+
+    use: str
+    """A registered name, `pkg.mod:Class` or `file.py:Class`."""
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A group of like workers."""
+
+    name: str
+    worker: str
+    count: int = option(1, "how many workers", low=1)
+    args: Mapping[str, Any] = field(default_factory=dict)
+    ports: Mapping[str, str] = field(default_factory=dict)
+    """Port of the worker class -> name of a stream."""
+    inside: str | None = None
+    """Placed inside the workers of that node: worker i in the process of worker i (or 0, if that has one only)."""
+    threads: int = option(1, "threads that each worker may use", low=1)
+    device: str = "cpu"
+    on_failure: OnFailure = "stop"
+    restarts: int = option(3, "restarts an hour before the run ends", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """One stream by name. Who is on it is said by the nodes' ports."""
+
+    name: str
+    kind: Literal["sample", "infer", "param"]
+    via: Via = "auto"
+    route: Literal["fair", "pair", "broadcast", "null"] = "fair"
+    compress: Literal[None, "lz4"] = None
+    policy: str = "main"
+    """Whose rows, questions or parameters these are: the specs follow from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When the run is done: whichever comes first."""
+
+    env_steps: int | None = option(None, "valid rows trained on", low=1)
+    updates: int | None = option(None, "updates of the slowest trainer", low=1)
+    seconds: float | None = option(None, "wall time", low=0)
+    episode_return: float | None = option(None, "mean return over the last 100 episodes (`return` in the file)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What is kept on disk, and how often. Counted in updates, so that inline runs read no clock."""
+
+    every: int = option(50, "updates between checkpoints; 0: only at the end", low=0)
+    keep: int = option(3, "how many are kept besides `best`", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyEntry:
+    """One policy of the run."""
+
+    policy: Component
+    algorithm: Component | None = None
+    """None: it does not learn (frozen, scripted)."""
+    load: str | None = None
+    """A checkpoint or run folder to start from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """The whole run."""
+
+    env: Component
+    policies: Mapping[str, PolicyEntry]
+    agents: Mapping[str, str]
+    """Glob over agent names -> policy name; the first that matches counts."""
+    nodes: tuple[Node, ...]
+    streams: tuple[Stream, ...]
+    mode: Literal["inline", "local"] = "local"
+    seed: int = option(1, "root of every generator", low=0)
+    stop: Stop = field(default_factory=Stop)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    plugins: tuple[str, ...] = ()
+    name: str = "run"
+    expect: Mapping[str, float] = field(default_factory=dict)
+
+    def node(self, name: str) -> Node:
+        """The node of that name."""
+        return next(node for node in self.nodes if node.name == name)
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name."""
+        return next(stream for stream in self.streams if stream.name == name)
