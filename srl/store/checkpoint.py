@@ -1,0 +1,298 @@
+"""A checkpoint is a directory: safetensors for arrays, JSON for the rest, a manifest with the hash of every file.
+
+It is written aside, synced and renamed, so it is whole or absent; the pointers `latest` and `best` move last.
+One process writes to a folder; any process may read it and may mark the best.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from srl.core.errors import BrokenCheckpoint
+from srl.core.tree import build, leaves
+from srl.store.atomic import replace_file, sync_folder, write_synced
+from srl.store.plain import dumps, loads
+
+FORMAT = 1
+"""Grows when a reader of the old kind could misread a new checkpoint."""
+
+_NAME = re.compile(r"step_(\d{9,})(?:\.(\d+))?")
+_GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_ASIDE = ".tmp-"
+_DTYPES = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint held, verified."""
+
+    path: Path
+    step: int
+    groups: dict[str, dict[str, NDArray[Any]]]
+    """Arrays by flat name, writable, by group: `policy`, `optimizer`, `policy.hider` ..."""
+    state: dict[str, Any]
+    rng: dict[str, Any]
+    manifest: dict[str, Any]
+
+    def tree(self, group: str) -> Any:
+        """The arrays of a group as the tree whose paths are their names."""
+        return build(self.groups[group])
+
+
+def write(
+    folder: Path,
+    step: int,
+    groups: Mapping[str, Mapping[str, Any]],
+    state: Mapping[str, Any],
+    rng: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write `folder/step_<step>` and let `latest` point to it. A group is a tree, or a dict of flat names, of arrays.
+
+    A step that is written twice gets a second directory (`step_000100000.2`): the first stays whole until it is pruned.
+    """
+    files = {f"{group}.safetensors": _packed(group, tree) for group, tree in groups.items()}
+    files["state.json"] = dumps(state).encode()
+    files["rng.json"] = dumps(rng or {}).encode()
+    files["manifest.json"] = _manifest(step, files)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = _free_name(folder, step)
+    aside = folder / f"{_ASIDE}{target.name}-{os.getpid()}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    for name, data in files.items():
+        write_synced(aside / name, data)
+    sync_folder(aside)
+    aside.rename(target)
+    sync_folder(folder)
+    replace_file(folder / "latest", f"{target.name}\n")
+    return target
+
+
+def read(path: Path) -> Checkpoint:
+    """Read a checkpoint directory; sizes and hashes are verified before anything is used."""
+    manifest = _read_manifest(path)
+    files = {name: _verified(path / name, entry) for name, entry in manifest["files"].items()}
+    groups = {
+        name.removesuffix(".safetensors"): _unpacked(path / name, data)
+        for name, data in files.items()
+        if name.endswith(".safetensors")
+    }
+    documents = {name: loads(files[name]) for name in ("state.json", "rng.json")}
+    return Checkpoint(path, manifest["step"], groups, documents["state.json"], documents["rng.json"], manifest)
+
+
+def latest(folder: Path) -> Path | None:
+    """The checkpoint that was written last, or None."""
+    pointed = _pointed(folder, "latest")
+    if pointed is not None:
+        return pointed
+    found = checkpoints(folder)
+    return found[-1] if found else None
+
+
+def best(folder: Path) -> Path | None:
+    """The checkpoint that `mark_best` named, or None."""
+    return _pointed(folder, "best")
+
+
+def best_score(folder: Path) -> float | None:
+    """The score that `mark_best` was given, or None."""
+    lines = _pointer_lines(folder, "best")
+    return float(lines[1].removeprefix("score ")) if len(lines) > 1 else None
+
+
+def mark_best(folder: Path, step: int, score: float) -> None:
+    """Let `best` point to the checkpoint of `step`."""
+    found = [path for path in checkpoints(folder) if step_of(path) == step]
+    if not found:
+        raise FileNotFoundError(f"{folder}: no checkpoint of step {step:,} to mark as best")
+    replace_file(folder / "best", f"{found[-1].name}\nscore {float(score)!r}\n")
+
+
+def prune(folder: Path, keep: int) -> list[Path]:
+    """Delete all but the `keep` that were written last, never `latest` nor `best`; also what a crash left half-written."""
+    if keep < 1:
+        raise ValueError(f"keep must be at least 1, not {keep}")
+    kept = {latest(folder), best(folder)}
+    found = sorted(checkpoints(folder), key=_written)
+    victims = [path for path in found[:-keep] if path not in kept]
+    for path in victims:
+        path.rename(folder / f"{_ASIDE}{path.name}-pruned")
+    for path in half_written(folder):
+        shutil.rmtree(path)
+    return victims
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Every whole checkpoint of a folder, by step."""
+    found = [path for path in folder.glob("step_*") if _NAME.fullmatch(path.name) and (path / "manifest.json").is_file()]
+    return sorted(found, key=_order)
+
+
+def half_written(folder: Path) -> list[Path]:
+    """Directories that a writer began and did not finish."""
+    return sorted(path for path in folder.glob(f"{_ASIDE}step_*") if path.is_dir())
+
+
+def step_of(path: Path) -> int:
+    """The step in the name of a checkpoint."""
+    return _order(path)[0]
+
+
+def _packed(group: str, tree: Mapping[str, Any]) -> bytes:
+    if not _GROUP.fullmatch(group) or group.endswith(".safetensors"):
+        raise ValueError(f"checkpoint group {group!r}: a name is made of letters, digits, '_', '-' and '.'")
+    if not isinstance(tree, Mapping):
+        raise TypeError(f"checkpoint group {group!r}: expected a dict of arrays, got {type(tree).__name__}")
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, leaf in leaves(tree):
+        if name in arrays or name == "__metadata__":
+            raise ValueError(f"checkpoint group {group!r}: the name {name!r} is {'used twice' if name in arrays else 'reserved'}")
+        arrays[name] = _dense(f"{group}: {name}", leaf)
+    return save_arrays(arrays)
+
+
+def _dense(where: str, leaf: Any) -> NDArray[Any]:
+    """Little-endian and in C order: safetensors copies the raw memory and would scramble anything else without a word."""
+    array = np.asarray(leaf, order="C")  # keeps 0-d, which ascontiguousarray does not
+    if array.dtype.name not in _DTYPES:
+        raise TypeError(f"{where}: {array.dtype} cannot be stored; expected numbers or booleans (put the rest into the state)")
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+def _unpacked(path: Path, data: bytes) -> dict[str, NDArray[Any]]:
+    try:
+        arrays = load_arrays(data)
+    except SafetensorError as error:
+        raise _broken(path.parent, path, f"not a safetensors file ({error})") from error
+    return {name: np.require(arrays[name], requirements="W") for name in sorted(arrays)}
+
+
+def _manifest(step: int, files: Mapping[str, bytes]) -> bytes:
+    entries = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
+    return dumps({"format": FORMAT, "srl": _srl_version(), "step": step, "written": time.time(), "files": entries}).encode()
+
+
+def _srl_version() -> str:
+    try:
+        return metadata.version("really-scalable-rl")
+    except metadata.PackageNotFoundError:
+        return "source tree"
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    if path.name.startswith(_ASIDE):
+        raise _broken(path, path, "half-written: its writer was stopped before it was whole")
+    file = path / "manifest.json"
+    try:
+        manifest = loads(file.read_bytes())
+        names = list(manifest["files"])
+        number = manifest["format"]
+    except OSError as error:
+        raise _broken(path, file, f"missing or unreadable ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise _broken(path, file, f"damaged ({error})") from error
+    if number > FORMAT:
+        raise _broken(path, file, f"format {number} of srl {manifest.get('srl')}", f"format {FORMAT} or an older one")
+    missing = {"state.json", "rng.json"} - set(names)
+    strange = [name for name in names if "/" in name or name.startswith(".")]
+    if missing or strange or not isinstance(manifest.get("step"), int):
+        raise _broken(path, file, f"damaged (missing {sorted(missing)}, not file names {strange})")
+    return dict(manifest)
+
+
+def _verified(file: Path, entry: Mapping[str, Any]) -> bytes:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise _broken(file.parent, file, f"missing or unreadable ({error.strerror})") from error
+    if len(data) != entry["size"]:
+        raise _broken(file.parent, file, f"cut off or overwritten: {len(data):,} bytes", f"{entry['size']:,} bytes")
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != entry["sha256"]:
+        raise _broken(file.parent, file, f"changed after writing: sha256 {digest[:12]}...", f"sha256 {entry['sha256'][:12]}...")
+    return data
+
+
+def _broken(path: Path, file: Path, found: str, expected: str = "") -> BrokenCheckpoint:
+    lines = [("file", str(file)), ("found", found), *([("expected", expected)] if expected else [])]
+    whole = [each.name for each in checkpoints(path.parent) if each != path]
+    shown = whole if len(whole) <= 4 else [whole[0], "...", *whole[-2:]]
+    hint = (
+        f"another checkpoint of {path.parent}: {', '.join(shown)}"
+        if whole
+        else "an earlier run; this folder has no other checkpoint"
+    )
+    return BrokenCheckpoint(f"checkpoint {path.name!r} cannot be used", *lines, ("try", hint))
+
+
+def _free_name(folder: Path, step: int) -> Path:
+    if step < 0:
+        raise ValueError(f"step must not be negative, got {step}")
+    target = folder / f"step_{step:09d}"
+    again = 1
+    while target.exists():
+        again += 1
+        target = folder / f"step_{step:09d}.{again}"
+    return target
+
+
+def _order(path: Path) -> tuple[int, int]:
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        raise ValueError(f"{path}: not the name of a checkpoint (expected step_000100000)")
+    return int(match[1]), int(match[2] or 1)
+
+
+def _written(path: Path) -> tuple[float, tuple[int, int]]:
+    """When a checkpoint was written: after a resume from an earlier step, newer ones have smaller steps."""
+    try:
+        moment = float(json.loads((path / "manifest.json").read_bytes())["written"])
+    except (OSError, ValueError, KeyError, TypeError):
+        moment = 0.0
+    return moment, _order(path)
+
+
+def _pointer_lines(folder: Path, name: str) -> list[str]:
+    try:
+        return (folder / name).read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _pointed(folder: Path, name: str) -> Path | None:
+    lines = _pointer_lines(folder, name)
+    if not lines or not _NAME.fullmatch(lines[0]):
+        return None
+    path = folder / lines[0]
+    return path if (path / "manifest.json").is_file() else None

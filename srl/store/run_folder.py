@@ -1,0 +1,232 @@
+"""The folder of one run: `runs/<experiment>/<time>_s<seed>_<id>/`. Readable by its owner only."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import platform
+import re
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from srl.core.errors import UserError
+from srl.store.atomic import replace_file
+from srl.store.lines import LineFile, read_lines
+from srl.store.plain import dumps, loads
+
+_PACKAGES = (
+    "really-scalable-rl",
+    "numpy",
+    "torch",
+    "gymnasium",
+    "pyzmq",
+    "msgpack",
+    "pyyaml",
+    "grpcio",
+    "safetensors",
+    "rich",
+    "mujoco",
+    "pettingzoo",
+    "ale-py",
+    "envpool",
+)
+
+
+class RunFolder:
+    """Where the files of a run are; the small ones are written here, whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._events: LineFile | None = None
+
+    @classmethod
+    def create(cls, root: str | Path, experiment: str, seed: int) -> RunFolder:
+        """Make the folder of a new run."""
+        parent = Path(root) / re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.")
+        parent.mkdir(parents=True, exist_ok=True)
+        path = parent / f"{time.strftime('%Y%m%d-%H%M%S')}_s{seed}_{secrets.token_hex(3)}"
+        path.mkdir(mode=0o700)
+        for name in ("logs", "tb", "videos", "checkpoints"):
+            (path / name).mkdir()
+        run = cls(path)
+        run.write_status({"state": "created", "experiment": experiment, "seed": seed})
+        run.write_env()
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """The run at `path`; of a folder of runs (or of experiments) the newest one."""
+        given = Path(path)
+        if (given / "status.json").is_file():
+            return cls(given)
+        runs = [cls(file.parent) for pattern in ("*/status.json", "*/*/status.json") for file in given.glob(pattern)]
+        if not runs:
+            what = "holds no run (no status.json in it or below)" if given.is_dir() else "does not exist"
+            raise UserError(f"{given} {what}", ("expected", "a run folder such as runs/cartpole/20250131-120000_s1_a1b2c3"))
+        return max(runs, key=lambda run: (run.read_status().get("created", 0.0), run.path.name))
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def graph(self) -> Path:
+        return self.path / "graph.yaml"
+
+    @property
+    def overrides(self) -> Path:
+        return self.path / "overrides.txt"
+
+    @property
+    def env(self) -> Path:
+        return self.path / "env.txt"
+
+    @property
+    def seeds(self) -> Path:
+        return self.path / "seeds.json"
+
+    @property
+    def plan(self) -> Path:
+        """Timed choices of this run, reused by a resume."""
+        return self.path / "plan.yaml"
+
+    @property
+    def status(self) -> Path:
+        return self.path / "status.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events.jsonl"
+
+    @property
+    def eval(self) -> Path:
+        return self.path / "eval.csv"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def tb(self) -> Path:
+        return self.path / "tb"
+
+    @property
+    def videos(self) -> Path:
+        return self.path / "videos"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def log(self, role: str, index: int) -> Path:
+        """The log file of one worker: `logs/actor-7.log`."""
+        return self.logs / f"{role}-{index}.log"
+
+    def log_tail(self, role: str, index: int, lines: int = 20) -> list[str]:
+        """The last lines of a worker's log; empty if it wrote none."""
+        try:
+            with self.log(role, index).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - 400 * lines))
+                return file.read().decode(errors="replace").splitlines()[-lines:]
+        except FileNotFoundError:
+            return []
+
+    def write_text(self, name: str, text: str) -> None:
+        """Put a small text file (config.yaml, graph.yaml, overrides.txt, plan.yaml) in one step."""
+        replace_file(self.path / name, text)
+
+    def write_seeds(self, seeds: Mapping[str, Any]) -> None:
+        """Put seeds.json."""
+        replace_file(self.seeds, dumps(seeds))
+
+    def write_env(self) -> None:
+        """Put env.txt: versions, git, machine. No environment variables, no remotes: nothing secret."""
+        replace_file(self.env, "".join(f"{name}: {value}\n" for name, value in describe_machine().items()))
+
+    def write_status(self, status: Mapping[str, Any]) -> None:
+        """Put status.json; readers see the old or the new one. `created` stays, `updated` is now."""
+        now = time.time()
+        created = self.read_status().get("created", now)
+        replace_file(self.status, dumps({**status, "created": created, "updated": now}))
+
+    def read_status(self) -> dict[str, Any]:
+        """What status.json says; empty if there is none."""
+        try:
+            return dict(loads(self.status.read_bytes()))
+        except FileNotFoundError:
+            return {}
+
+    def append_event(self, kind: str, **fields: Any) -> None:
+        """One line in events.jsonl: started, attached, died, restarted, checkpoint, advice, stopped ..."""
+        if self._events is None:
+            self._events = LineFile(self.events)
+        self._events.append({"time": time.time(), "event": kind, **fields})
+
+    def read_events(self) -> list[dict[str, Any]]:
+        """All events so far."""
+        return list(read_lines(self.events))
+
+    def append_eval(self, row: Mapping[str, object]) -> None:
+        """One row in eval.csv. A column that is new is added; earlier rows have it empty."""
+        rows = [*self.read_eval(), {name: str(value) for name, value in row.items()}]
+        columns = list(dict.fromkeys(name for each in rows for name in each))
+        text = io.StringIO()
+        table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+        replace_file(self.eval, text.getvalue())
+
+    def read_eval(self) -> list[dict[str, str]]:
+        """The rows of eval.csv."""
+        if not self.eval.exists():
+            return []
+        with self.eval.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    def close(self) -> None:
+        """Close what is open. Idempotent."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+
+def describe_machine() -> dict[str, str]:
+    """Versions, git commits and hardware, as text. Nothing is imported for it."""
+    facts = {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "host": platform.node(),
+        "cores": f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}",
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
+        "git srl": "installed" if "site-packages" in __file__ else _git(Path(__file__).parent),
+        "git here": _git(Path.cwd()),
+        "program": Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "",
+    }
+    for package in _PACKAGES:
+        try:
+            facts[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return facts
+
+
+def _git(folder: Path) -> str:
+    """Commit of the repository around `folder`, with a mark if files differ from it."""
+    ask = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    try:
+        answer = subprocess.run(ask, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return answer.stdout.strip() if answer.returncode == 0 else "no repository"

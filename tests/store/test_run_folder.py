@@ -1,0 +1,133 @@
+"""The folder of a run: private, whole files, found by its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srl.core.errors import UserError
+from srl.store.lines import LineFile, read_lines
+from srl.store.run_folder import RunFolder
+
+
+def test_a_new_folder_is_private_and_named_by_time_seed_and_id(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "runs", "atari/pong", 3)
+    assert run.path.parent == tmp_path / "runs" / "atari-pong"
+    assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
+    assert "_s3_" in run.path.name
+    assert all(folder.is_dir() for folder in (run.logs, run.tb, run.videos, run.checkpoints))
+    assert run.log("actor", 7) == run.path / "logs" / "actor-7.log"
+
+
+def test_two_runs_in_one_second_have_two_folders(tmp_path: Path) -> None:
+    assert len({RunFolder.create(tmp_path, "cartpole", 1).path for _ in range(5)}) == 5
+
+
+def test_open_takes_a_run_or_the_newest_below(tmp_path: Path) -> None:
+    older, newer = (RunFolder.create(tmp_path, name, seed) for name, seed in (("b", 1), ("a", 2)))
+    older.write_status({"state": "done"})  # touched last, made first
+    assert RunFolder.open(older.path).path == older.path
+    assert RunFolder.open(tmp_path).path == newer.path
+    assert RunFolder.open(tmp_path / "b").path == older.path
+
+
+@pytest.mark.parametrize(("name", "text"), [("nothing", "does not exist"), ("", "holds no run")])
+def test_open_says_what_it_expected(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(UserError, match=f"{text}.*\n.*expected: a run folder such as"):
+        RunFolder.open(tmp_path / name)
+
+
+def test_env_txt_names_versions_and_hides_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SRL_TOKEN", "c0ffee-secret")
+    text = RunFolder.create(tmp_path, "cartpole", 1).env.read_text()
+    assert "numpy: " in text and "python: CPython 3." in text and "git here: " in text and "cores: " in text
+    assert "c0ffee" not in text
+
+
+STATUS_WRITER = """
+import sys
+from srl.store.run_folder import RunFolder
+run = RunFolder(__import__("pathlib").Path(sys.argv[1]))
+number = 0
+while True:
+    number += 1
+    run.write_status({"number": number, "same": number, "filler": "x" * 20000})
+    print(number, flush=True)
+"""
+
+
+def test_status_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "cartpole", 1)
+    created = run.read_status()["created"]
+    writer = subprocess.Popen([sys.executable, "-c", STATUS_WRITER, str(run.path)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    for _ in range(200):
+        status = run.read_status()
+        assert status["number"] == status["same"] and len(status["filler"]) == 20000
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+    status = run.read_status()
+    assert status["number"] == status["same"] and status["created"] == created <= status["updated"]
+
+
+def test_events_are_lines_and_survive_a_torn_one(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "cartpole", 1)
+    run.append_event("started", workers=3)
+    run.close()
+    with run.events.open("a") as file:
+        file.write('{"event": "torn", "wor')
+    run.append_event("died", worker="actor/2", signal=9)
+    run.close()
+    assert [(row["event"], row.get("worker")) for row in run.read_events()] == [("started", None), ("died", "actor/2")]
+
+
+def test_two_processes_append_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    children = []
+    for name in "ab":
+        child = os.fork()
+        if child == 0:
+            file = LineFile(path)
+            for number in range(500):
+                file.append({"name": name, "number": number, "filler": name * 500})
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    rows = list(read_lines(path))
+    assert [row["number"] for row in rows if row["name"] == "a"] == list(range(500))
+    assert len(rows) == 1000 and all(row["filler"] == row["name"] * 500 for row in rows)
+
+
+def test_eval_rows_keep_their_columns_when_one_is_added(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "cartpole", 1)
+    run.append_eval({"step": 100, "return": 20.5})
+    run.append_eval({"step": 200, "return": 30.0, "note": 'a "b", c'})
+    assert run.read_eval() == [
+        {"step": "100", "return": "20.5", "note": ""},
+        {"step": "200", "return": "30.0", "note": 'a "b", c'},
+    ]
+
+
+def test_texts_and_seeds_are_put_in_one_step(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "cartpole", 1)
+    run.write_text("overrides.txt", "algorithm.lr=1e-3\n")
+    run.write_seeds({"root": 5})
+    assert run.overrides.read_text() == "algorithm.lr=1e-3\n"
+    assert json.loads(run.seeds.read_text()) == {"root": 5}
+    assert not list(run.path.glob(".tmp-*"))
+
+
+def test_log_tail_is_the_last_lines(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "cartpole", 1)
+    assert run.log_tail("actor", 0) == []
+    run.log("actor", 0).write_text("".join(f"line {number} {'é' * 100}\n" for number in range(100)))
+    tail = run.log_tail("actor", 0)
+    assert len(tail) == 20 and tail[0].startswith("line 80 ") and tail[-1].startswith("line 99 ")
