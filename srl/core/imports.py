@@ -181,7 +181,10 @@ def _main_path(name: str) -> str:
 def _failed(name: str, what: str, problem: Exception, is_file: bool) -> NotImportable:
     cause = f"{type(problem).__name__}: {problem}"
     error = NotImportable(f"cannot import {what}", ("cause", cause + _origin(problem)))
-    if not is_file and isinstance(problem, ModuleNotFoundError):
+    missing = problem.name or "" if isinstance(problem, ModuleNotFoundError) else ""
+    if missing and not (name == missing or name.startswith(missing + ".")):
+        error.add("try", f"install what it needs: pip install {missing.partition('.')[0]}")
+    elif missing:
         searched = ", ".join(import_paths()) or "the installed packages only"
         error.add("searched", f"{searched}, and the installed packages")
         error.add("workers", f"import the same path in processes of their own, started in {Path.cwd()}")

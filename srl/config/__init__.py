@@ -1,0 +1,1 @@
+"""Configuration: YAML with places, experiments that inherit, overrides."""

@@ -1,0 +1,279 @@
+"""The short form of an experiment: its schema as frozen dataclasses, whose help texts are what `--help` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from srl.core.errors import BadFile, MissingKey, SrlError
+from srl.core.load import load, option
+from srl.core.option import dump
+from srl.core.where import Provenance
+from srl.graph.spec import Checkpoint, Component, OnFailure, PolicyEntry, Stop, Via
+
+Auto = Literal["auto"]
+_RETURN = ("return", "episode_return")
+"""`return` in a file, which no Python attribute can be called."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """`ppo`, or `{use: ppo, lr: 3e-4}`: something by name, and its settings beside the name."""
+
+    use: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_plain(cls, data: Any) -> Part:
+        """From what a file says; ValueError says what is wrong."""
+        if isinstance(data, str):
+            return cls(data)
+        if not isinstance(data, Mapping) or not isinstance(data.get("use"), str):
+            raise ValueError("a name, or a mapping with `use: name` and its settings")
+        return cls(data["use"], {key: value for key, value in data.items() if key != "use"})
+
+    def to_plain(self) -> str | dict[str, Any]:
+        """The inverse of `from_plain`."""
+        return {"use": self.use, **dump(self.args)} if self.args else self.use
+
+    def component(self) -> Component:
+        """The same, as graphs have it."""
+        return Component(use=self.use, args=dict(self.args))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyPart:
+    """One of several policies."""
+
+    policy: Part = field(default_factory=lambda: Part("actor_critic"))
+    """The network, or a policy without one."""
+    algorithm: Part | None = None
+    """What trains it; null: it does not learn."""
+    load: str | None = None
+    """A run folder or checkpoint to start from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How experience is gathered. Totals: a batch is `envs` x `steps` rows of every agent."""
+
+    envs: int = option(64, "envs in all", low=1)
+    steps: int = option(128, "steps of each env in a batch", low=1)
+    workers: int | Auto = option("auto", "actors; auto: as many as cores are usable", low=1)
+    groups: int | Auto = option("auto", "groups of envs in an actor; auto: one, or two where inference is remote", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staleness:
+    """How old the policy that acted may be when its rows are trained on."""
+
+    max: int | Auto = option("auto", "in updates, never exceeded; 0: strictly on-policy; auto: 0 inline, else 1", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Episodes that nothing learns from, in envs with seeds of their own. The best checkpoint is kept as `best`."""
+
+    every: int = option(50_000, "env steps between evaluations", low=1)
+    episodes: int = option(20, "episodes of each", low=1)
+    envs: int | Auto = option("auto", "envs that play them side by side", low=1)
+    greedy: bool = option(True, "the most likely action instead of a drawn one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSettings:
+    """Of one stream (`samples.main`) or of all of a kind (`sample`, `infer`, `param`)."""
+
+    via: Via = option("auto", "transport; auto: by placement")
+    compress: Literal[None, "lz4"] = option(None, "for zmq between hosts: pictures shrink 10 times and more")
+    route: Literal["fair", "pair", "broadcast", "null"] = option("fair", "sample streams: who gets which slab")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """What can be said of every kind of worker."""
+
+    threads: int = option(1, "threads that each may use", low=1)
+    on_failure: OnFailure = option("stop", "what the run does when one dies")
+    restarts: int = option(3, "restarts an hour before the run ends after all", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Actors(Workers):
+    """The workers that step envs. How many: `sampling.workers`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inference(Workers):
+    """The policy workers: inside the actors, or processes of their own (layouts seed and decoupled)."""
+
+    count: int | Auto = option("auto", "policy workers (layout decoupled); auto: one for two actors", low=1)
+    device: str = option("auto", "auto: the trainer's where they stand beside it, else cpu")
+    max_batch: int | Auto = option("auto", "most envs that are answered together; auto: all that can ask", low=1)
+    min_batch: int = option(1, "envs to wait for before answering", low=1)
+    max_wait: float = option(0.0, "seconds to wait for them", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer(Workers):
+    """The workers that learn, one for each policy that does."""
+
+    device: str = option("auto", "auto: a GPU if there is one")
+    publish_every: int = option(1, "updates between publications of the weights", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluator(Workers):
+    """The worker that evaluates."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment. Totals and names only: what runs where follows from the layout."""
+
+    env: Part = option(help="a name (CartPole-v1), my_pkg.envs:Make, or {use: gym, id: ..., args: {}, stats: []}")
+    policy: Part = field(default_factory=lambda: Part("actor_critic"))
+    """{use: actor_critic, hidden: [64, 64]}; see --help policy"""
+    algorithm: Part | None = option(None, "{use: ppo, lr: 3e-4}; see --help algorithm")
+    policies: Mapping[str, PolicyPart] = field(default_factory=dict)
+    """Several policies by name, each with policy, algorithm, load; else there is one, main."""
+    agents: Mapping[str, str] = option({"*": "main"}, "pattern of agent names -> policy; the first that matches counts")
+    sampling: Sampling = field(default_factory=Sampling)
+    """Envs, steps, workers, groups."""
+    layout: str = option("auto", "how workers are wired; see --help layout")
+    graph: Mapping[str, Any] | None = option(None, "nodes and streams by hand instead of a layout")
+    staleness: Staleness = field(default_factory=Staleness)
+    """How far sampling may run ahead of learning."""
+    evaluation: Evaluation | None = option(None, "every, episodes; null: none")
+    stop: Stop = field(default_factory=Stop)
+    """When the run is done: whichever comes first."""
+    expect: Mapping[str, float] = option({}, "what it should reach, for tests and `srl bench`")
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    """What is kept on disk."""
+    seed: int = option(1, "root of every generator", low=0)
+    mode: Literal["local", "inline"] = option("local", "own processes, or all in one: deterministic, and pdb works")
+    device: str = option("auto", "where trainers compute: auto, cpu, cuda, cuda:1")
+    streams: Mapping[str, StreamSettings] = field(default_factory=dict)
+    """Transport by stream name or kind: {sample: {via: zmq}}"""
+    actors: Actors = field(default_factory=Actors)
+    """Of the workers that step envs."""
+    inference: Inference = field(default_factory=Inference)
+    """Of the policy workers."""
+    trainer: Trainer = field(default_factory=Trainer)
+    """Of the trainers."""
+    evaluator: Evaluator = field(default_factory=Evaluator)
+    """Of the evaluator."""
+    plugins: tuple[str, ...] = option((), "modules or .py files that register names; import=pkg.mod adds one")
+    name: str = option("run", "names the folder under runs/")
+
+    def entries(self) -> dict[str, PolicyEntry]:
+        """Every policy of the run, in order."""
+        if not self.policies:
+            algorithm = self.algorithm.component() if self.algorithm else None
+            return {"main": PolicyEntry(policy=self.policy.component(), algorithm=algorithm)}
+        return {
+            name: PolicyEntry(
+                policy=part.policy.component(),
+                algorithm=part.algorithm.component() if part.algorithm else None,
+                load=part.load,
+            )
+            for name, part in self.policies.items()
+        }
+
+    @property
+    def learning(self) -> tuple[str, ...]:
+        """The policies that are trained."""
+        return tuple(name for name, entry in self.entries().items() if entry.algorithm is not None)
+
+
+SECTIONS: dict[str, type] = {
+    "sampling": Sampling,
+    "staleness": Staleness,
+    "evaluation": Evaluation,
+    "stop": Stop,
+    "checkpoint": Checkpoint,
+    "policies": PolicyPart,
+    "streams": StreamSettings,
+    "actors": Actors,
+    "inference": Inference,
+    "trainer": Trainer,
+    "evaluator": Evaluator,
+}
+"""What `--help SECTION` knows besides algorithm, policy and env."""
+
+
+def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) -> Experiment:
+    """The experiment that a composed configuration states; unknown keys and wrong types are UserErrors with their place."""
+    plain, places = rename_return(config, where)
+    try:
+        experiment = load(Experiment, plain, places)
+    except SrlError as error:
+        raise _with_file_words(error) from None
+    if not experiment.learning and experiment.graph is None:
+        raise MissingKey(
+            "nothing learns: no policy has an algorithm",
+            ("expected", "algorithm (a name, or a mapping with `use`)"),
+            ("try", "algorithm=ppo"),
+        )
+    if experiment.policies and "policy" in config:
+        origin = where.at(("policies",)) if where is not None else None
+        raise BadFile(
+            "both `policy` and `policies` are given",
+            *([("from", str(origin))] if origin is not None else []),
+            ("try", "one of them: ~policy, or ~policies"),
+        )
+    return experiment
+
+
+def write_experiment(experiment: Experiment) -> dict[str, Any]:
+    """Plain data that `read_experiment` reads back equal."""
+    data: dict[str, Any] = dump(experiment)
+    if experiment.policies:
+        del data["policy"], data["algorithm"]
+    stop = data["stop"]
+    data["stop"] = {(_RETURN[0] if key == _RETURN[1] else key): value for key, value in stop.items()}
+    return {key: value for key, value in data.items() if value is not None}
+
+
+def renamed(name: str) -> str:
+    """A setting's name as files have it."""
+    return _RETURN[0] if name == _RETURN[1] else name
+
+
+def rename_return(data: Mapping[str, Any], where: Provenance | None) -> tuple[dict[str, Any], Provenance | None]:
+    """`stop.return` under the name that a dataclass can have."""
+    plain = dict(data)
+    stop = plain.get("stop")
+    if not isinstance(stop, Mapping) or _RETURN[0] not in stop:
+        return plain, where
+    plain["stop"] = {(_RETURN[1] if key == _RETURN[0] else key): value for key, value in stop.items()}
+    if where is None:
+        return plain, None
+    places = Provenance(dict(where))
+    if (place := where.at(("stop", _RETURN[0]))) is not None:
+        places.put(("stop", _RETURN[1]), place)
+    return plain, places
+
+
+def settled(
+    experiment: Experiment, *, layout: str, workers: int, groups: int, staleness: int, device: str, eval_envs: int | None
+) -> Experiment:
+    """The experiment with every `auto` decided: what `config.yaml` of a run says."""
+    evaluation = experiment.evaluation
+    if evaluation is not None and eval_envs is not None:
+        evaluation = replace(evaluation, envs=eval_envs)
+    return replace(
+        experiment,
+        layout=layout,
+        sampling=replace(experiment.sampling, workers=workers, groups=groups),
+        staleness=Staleness(max=staleness),
+        device=device,
+        evaluation=evaluation,
+    )
+
+
+def _with_file_words(error: SrlError) -> SrlError:
+    error.headline = error.headline.replace(_RETURN[1], _RETURN[0])
+    error.lines = [(label, text.replace(_RETURN[1], _RETURN[0])) for label, text in error.lines]
+    return error

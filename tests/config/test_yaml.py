@@ -1,0 +1,187 @@
+"""YAML: the traps of YAML 1.1, places, and a round trip that loses nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srl.config.yaml import dump, parse, read
+from srl.core.errors import BadFile
+from srl.core.where import Where
+
+_SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(exclude_categories=["Cs"]))
+)
+_TRAPS = st.sampled_from(
+    ["1e-4", "010", "yes", "no", "on", "12:30:00", "300_000", "null", "~", "", "true", ".inf", "-.inf", ".nan", "0x1F", "0o17", "<<",
+     "=", "-", ".", "1.", "+.5", "2001-01-01", "a: b", "# no", "[1", "{", "*a", "&a", "!a", "@a", "`a", "%a", "- a", "? a", " x ", "x\n",
+     "\n", "\t", "\x00", "\x85", "\u2028", "\ufeff", "\U0001f600", "'", '"', "...", "---", "0b1", "1_", "_1", "190:20:30", "é"]
+)  # fmt: skip
+_DATA = st.recursive(
+    _SCALARS | _TRAPS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])) | _TRAPS, inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal, with equal types: 1 is not 1.0 is not True."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+@settings(max_examples=400, deadline=None)
+@given(_DATA)
+def test_what_is_written_is_read_back_equal(data: Any) -> None:
+    assert same(parse(dump(data)).data, data)
+    assert same(parse(dump(data, flow=True)).data, data)
+
+
+@settings(max_examples=200, deadline=None)
+@given(_DATA)
+def test_one_line_stays_one_line(data: Any) -> None:
+    assert "\n" not in dump(data, flow=True)
+
+
+def test_nan_survives() -> None:
+    assert math.isnan(parse(dump(float("nan"))).data)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("1E3", 1000.0),
+        ("3.", 3.0),
+        (".5", 0.5),
+        ("+.5", 0.5),
+        ("-1.5e+3", -1500.0),
+        ("010", 10),
+        ("0o10", 8),
+        ("0x1F", 31),
+        ("300_000", 300_000),
+        ("1_000.5", 1000.5),
+        ("1__0", "1__0"),
+        ("_1", "_1"),
+        ("0b11", "0b11"),
+        ("yes", "yes"),
+        ("no", "no"),
+        ("on", "on"),
+        ("off", "off"),
+        ("True", True),
+        ("FALSE", False),
+        ("tRue", "tRue"),
+        ("12:30:00", "12:30:00"),
+        ("2001-01-01", "2001-01-01"),
+        ("~", None),
+        ("null", None),
+        ("", None),
+        (".inf", math.inf),
+        ("-.INF", -math.inf),
+        ("=", "="),
+        ("'1e-4'", "1e-4"),
+        ('"true"', "true"),
+        ("!!str 12", "12"),
+        ("!!float 3", 3.0),
+        ("&x 12", 12),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
+    found = parse(f"a: {text}").data["a"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("key", ["1", "true", "null", "1e-4", "on"])
+def test_keys_are_text(key: str) -> None:
+    assert parse(f"{key}: 1").data == {key: 1}
+
+
+def test_every_value_knows_its_place() -> None:
+    read_back = parse("a: 1\nb:\n  c: [10,\n      20]\n  d: {e: x}\n", "my.yaml")
+    places = {path: str(where) for path, where in read_back.provenance}
+    assert places == {
+        (): "my.yaml:1:1",
+        ("a",): "my.yaml:1:1",
+        ("b",): "my.yaml:2:1",
+        ("b", "c"): "my.yaml:3:3",
+        ("b", "c", 0): "my.yaml:3:7",
+        ("b", "c", 1): "my.yaml:4:7",
+        ("b", "d"): "my.yaml:5:3",
+        ("b", "d", "e"): "my.yaml:5:7",
+    }
+
+
+def test_a_path_without_a_record_has_the_place_of_its_parent() -> None:
+    provenance = parse("a:\n  b: 1\n", "my.yaml").provenance
+    assert provenance.at(("a", "b", "c", 3)) == Where("my.yaml", 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "error[E11]: 'a' is given twice\n  first: my.yaml:1:1\n  again: my.yaml:3:1"),
+        ("a: {b: 1, b: 2}", "error[E11]: 'b' is given twice\n  first: my.yaml:1:5\n  again: my.yaml:1:11"),
+        ("<<: {a: 1}", "error[E11]: merge keys (<<) are not part of YAML 1.2\n  from: my.yaml:1:1\n  try: inherit: [file]"),
+        ("a: !!python/name:os.system x", "error[E11]: tag !!python/name:os.system cannot be used for 'x'\n  from: my.yaml:1:4"),
+        ("a: !thing {}", "error[E11]: tag !thing is not known\n  from: my.yaml:1:4"),
+        ("? [1]\n: 2", "error[E11]: a key must be text\n  from: my.yaml:1:3"),
+        ("a: !!int x", "error[E11]: tag !!int cannot be used for 'x'\n  from: my.yaml:1:4"),
+    ],
+)
+def test_what_is_refused_is_named_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(BadFile) as caught:
+        parse(text, "my.yaml")
+    assert caught.value.format() == message
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [("a: [1,", "my.yaml:2:1"), ("a: 1\n\tb: 2", "my.yaml:2:1"), ("a: 1\n---\nb: 2", "my.yaml:2:1")]
+)
+def test_bad_syntax_is_named_with_its_place(text: str, place: str) -> None:
+    with pytest.raises(BadFile, match="not readable as YAML") as caught:
+        parse(text, "my.yaml")
+    assert ("from", place) in caught.value.lines
+
+
+def test_an_alias_that_contains_itself_is_refused() -> None:
+    with pytest.raises(BadFile):
+        parse("a: &x [*x]")
+
+
+def test_an_alias_is_a_copy() -> None:
+    data = parse("a: &x {b: [1]}\nc: *x").data
+    data["a"]["b"].append(2)
+    assert data["c"] == {"b": [1]}
+
+
+def test_aliases_cannot_blow_up_memory() -> None:
+    lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]" for i in range(1, 9)]
+    with pytest.raises(BadFile, match="far too much data"):
+        parse("\n".join(lines))
+
+
+def test_a_missing_file_is_a_user_error(tmp_path: Any) -> None:
+    with pytest.raises(BadFile, match="No such file"):
+        read(tmp_path / "none.yaml", "none.yaml")
+
+
+def test_a_file_that_is_not_utf8_is_a_user_error(tmp_path: Any) -> None:
+    (tmp_path / "bad.yaml").write_bytes(b"a: \xff\xfe")
+    with pytest.raises(BadFile, match="not UTF-8"):
+        read(tmp_path / "bad.yaml")
+
+
+def test_only_text_keys_are_written() -> None:
+    with pytest.raises(TypeError, match="only text can be a key"):
+        dump({1: 2})
