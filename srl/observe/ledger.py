@@ -1,0 +1,117 @@
+"""The ledger of a stream: put = taken + in flight + dropped{reason}, added up over all its ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+Side: TypeAlias = Literal["producer", "consumer"]
+
+
+class Ledger:
+    """What became of everything that was put into one stream."""
+
+    def __init__(self, stream: str, *, slots: int = 0, copies: int = 1) -> None:
+        """`slots`: records that may be under way at once. `copies`: consumers of a broadcast, each gets every record."""
+        self.stream = stream
+        self.slots = slots
+        self.copies = copies
+        self.dropped: Counter[str] = Counter()
+        self.lost: list[str] = []
+        """Ends that were killed and whose last counts went with them (over zmq: nobody else holds them)."""
+        self._put = 0
+        self._taken = 0
+        self._returned = 0
+        self._released = 0
+        self._consumer_drops = 0
+        self._lost_sides: set[Side] = set()
+
+    def add(self, side: Side, counts: Mapping[str, Any]) -> None:
+        """Add what one end counted: {put, taken, released, dropped: {reason: number}}; what it does not know is 0 or absent.
+
+        `released` of a producer are slots that came back to it, of a consumer leases that it gave back.
+        """
+        dropped = {str(reason): int(number) for reason, number in counts.get("dropped", {}).items()}
+        self.dropped.update(dropped)
+        self._put += int(counts.get("put", 0))
+        self._taken += int(counts.get("taken", 0))
+        if side == "producer":
+            self._returned += int(counts.get("released", 0))
+        else:
+            self._released += int(counts.get("released", 0))
+            self._consumer_drops += sum(dropped.values())
+
+    def lose(self, side: Side, end: str) -> None:
+        """`end` was killed: its last report is too old, and the other side only knows what came through."""
+        self.lost.append(end)
+        self._lost_sides.add(side)
+
+    @property
+    def put(self) -> int:
+        """Records put; after the kill of a producer at least those that arrived."""
+        arrived = -(-(self._taken + self.drops) // self.copies)
+        return max(self._put, arrived) if "producer" in self._lost_sides else self._put
+
+    @property
+    def taken(self) -> int:
+        """Records taken; after the kill of a consumer at least those whose slots came back."""
+        return max(self._taken, self._returned - self._consumer_drops) if "consumer" in self._lost_sides else self._taken
+
+    @property
+    def drops(self) -> int:
+        """Everything that was discarded, whatever the reason."""
+        return self.dropped.total()
+
+    @property
+    def held(self) -> int:
+        """Taken and not yet released."""
+        return self.taken - self._released if not self.lost else 0
+
+    @property
+    def unknown(self) -> int:
+        """What nobody can account for after a kill: under way then, or taken and not reported."""
+        return self._open if self.lost else 0
+
+    @property
+    def in_flight(self) -> int:
+        """What is under way."""
+        return 0 if self.lost else self._open
+
+    @property
+    def balanced(self) -> bool:
+        """True if no record vanished, appeared from nowhere or was counted twice."""
+        return 0 <= self._open <= self.slots * self.copies and self.held >= 0
+
+    @property
+    def _open(self) -> int:
+        return self.put * self.copies - self.taken - self.drops
+
+    def line(self) -> str:
+        """One line in words, for a log."""
+        parts = [f"{self.taken:,} taken", f"{self.in_flight:,} in flight"]
+        parts += [f"{number:,} dropped ({reason})" for reason, number in sorted(self.dropped.items()) if number]
+        parts += [f"{self.unknown:,} unknown (killed: {', '.join(self.lost)})"] if self.lost else []
+        each = f" x {self.copies}" if self.copies > 1 else ""
+        sign = "=" if self.balanced else "does NOT equal"
+        return f"{self.stream}: {self.put:,} put{each} {sign} {' + '.join(parts)}"
+
+
+def table(ledgers: Iterable[Ledger]) -> str:
+    """All streams as a table: one row a stream, drops by reason at the end."""
+    rows = [("stream", "put", "taken", "in flight", "unknown", "dropped", "")]
+    for ledger in ledgers:
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in sorted(ledger.dropped.items()) if number)
+        put = f"{ledger.put:,}" + (f" x {ledger.copies}" if ledger.copies > 1 else "")
+        dropped = f"{ledger.drops:,}" + (f" ({reasons})" if reasons else "")
+        verdict = "ok" if ledger.balanced else "DOES NOT BALANCE"
+        rows.append((ledger.stream, put, f"{ledger.taken:,}", f"{ledger.in_flight:,}", f"{ledger.unknown:,}", dropped, verdict))
+    widths = [max(len(row[column]) for row in rows) for column in range(7)]
+    return "\n".join(_padded(row, widths) for row in rows)
+
+
+def _padded(row: tuple[str, ...], widths: list[int]) -> str:
+    cells = [row[0].ljust(widths[0])]
+    cells += [cell.rjust(width) for cell, width in zip(row[1:5], widths[1:5], strict=True)]
+    cells += [row[5].ljust(widths[5]), row[6]]
+    return "  ".join(cells).rstrip()

@@ -1,0 +1,199 @@
+"""The end of a run in words: what happened, why, what was saved and how to go on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from srl.core.errors import SrlError, Stalled, UserError, WorkerDied
+from srl.observe.console import aligned, clock_time
+
+Kind: TypeAlias = Literal["done", "solved", "interrupted", "preempted", "worker failure", "stalled", "user error"]
+
+EXIT_CODES: Mapping[Kind, int] = {
+    "done": 0,
+    "solved": 0,
+    "user error": 2,
+    "worker failure": 3,
+    "stalled": 4,
+    "preempted": 75,
+    "interrupted": 130,
+}
+
+TAIL = 20
+"""Lines of a log that are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """How one worker ended before its time."""
+
+    worker: str
+    """`actor/7`"""
+    at: float
+    """Seconds after the start of the run."""
+    exit_code: int | None = None
+    """As `subprocess` gives it: negative for a signal; None: it raised, its process lives."""
+    error: str = ""
+    """What it raised: a traceback, or a message of `SrlError.format`."""
+    log: str = ""
+    """Its log file."""
+    tail: tuple[str, ...] = ()
+    """Last lines of that file."""
+    rss: int = 0
+    """Largest resident size seen, bytes."""
+    host_free: int | None = None
+    """Memory available on its host then, bytes."""
+    out_of_memory: bool = False
+    """The kernel or the memory cgroup counted an OOM kill."""
+    last_step: int | None = None
+    policy: str = ""
+    """`actors.on_failure=stop -> stopping`"""
+
+    @property
+    def signal_name(self) -> str:
+        """`SIGKILL`, or empty."""
+        if self.exit_code is None or self.exit_code >= 0:
+            return ""
+        try:
+            return signal.Signals(-self.exit_code).name
+        except ValueError:
+            return f"signal {-self.exit_code}"
+
+    @property
+    def how(self) -> str:
+        """`died (signal 9)`, `raised ValueError`, `exited with code 1`."""
+        if self.exit_code is not None and self.exit_code < 0:
+            return f"died (signal {-self.exit_code})"
+        if self.error:
+            return f"raised {_last_line(self.error).split(':')[0].strip()}"
+        if self.exit_code is not None:
+            return f"exited with code {self.exit_code}"
+        return "stopped answering"
+
+    @property
+    def cause(self) -> str:
+        """The most likely reason, and what speaks for it."""
+        memory = [f"rss {_gigabytes(self.rss)}"] if self.rss else []
+        memory += [f"host free {_gigabytes(self.host_free)}"] if self.host_free is not None else []
+        facts = f" ({'; '.join(memory)})" if memory else ""
+        name = self.signal_name
+        if name == "SIGKILL":
+            return ("kernel OOM killer" if self.out_of_memory else "killed from outside (SIGKILL)") + facts
+        if name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"):
+            return f"crash in native code ({name}){facts}"
+        if name:
+            return f"ended by {name}{facts}"
+        return _last_line(self.error) if self.error else f"no reason given{facts}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a run ended; one per run."""
+
+    kind: Kind
+    headline: str = ""
+    """What happened, for every kind but `worker failure`, which says it itself."""
+    failures: tuple[Failure, ...] = ()
+    run: str = ""
+    """The run folder, as a person would type it."""
+    checkpoint: str = ""
+    """Name of the newest complete checkpoint."""
+    overrides: tuple[str, ...] = ()
+    """Settings worth changing when going on: `actors.envs=8`."""
+    summary: tuple[tuple[str, str], ...] = ()
+    """Figures of the run: (label, text)."""
+    error: SrlError | None = None
+    """The error behind a `user error`, or what the run itself raised."""
+    waits: Mapping[str, str] = field(default_factory=dict)
+    """Of a stall: what each worker waits for."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 done, 2 user error, 3 worker failure, 4 stalled, 75 preempted, 130 interrupted."""
+        return EXIT_CODES[self.kind]
+
+    @property
+    def first(self) -> Failure | None:
+        """The worker that failed first: the others are most often its victims."""
+        return min(self.failures, key=lambda failure: failure.at, default=None)
+
+    def resume(self) -> str:
+        """The command that goes on, or empty if nothing was saved."""
+        if not (self.run and self.checkpoint):
+            return ""
+        return " ".join(["python -m srl.launch --resume", self.run, *self.overrides])
+
+    def format(self) -> str:
+        """All that is printed at the end."""
+        problem = self._problem()
+        if problem is None:
+            return aligned([(self.kind, self.headline), *self.summary, *self._saved()])
+        parts = [problem.format()]
+        parts += self._evidence()
+        parts += [aligned(self.summary)] if self.summary else []
+        return "\n".join(parts)
+
+    def _problem(self) -> SrlError | None:
+        if self.kind == "user error":
+            return self.error or UserError(self.headline)
+        if self.kind == "worker failure":
+            return self._worker_failure()
+        if self.kind == "stalled":
+            lines = [(worker, f"waits for {what}") for worker, what in self.waits.items()]
+            return Stalled(self.headline or "no progress", *lines, *self._next())
+        return None
+
+    def _worker_failure(self) -> SrlError:
+        first = self.first
+        if first is None:
+            return self.error or WorkerDied(self.headline or "a worker failed", *self._next())
+        last = f"; last step {first.last_step:,}" if first.last_step is not None else ""
+        cause = first.cause + (f"   logs: {first.log}{self._tail_note(first)}" if first.log else "")
+        others = [failure.worker for failure in self.failures if failure is not first]
+        return WorkerDied(
+            f"{first.worker} {first.how} {clock_time(first.at)} after start{last}",
+            ("cause", cause),
+            *([("then", f"{', '.join(others)} failed after it")] if others else []),
+            *self._policy(first),
+            *self._next(),
+        )
+
+    def _policy(self, first: Failure) -> list[tuple[str, str]]:
+        saved = f"checkpoint {self.checkpoint} is complete" if self.checkpoint else "no checkpoint was written"
+        return [("policy", "; ".join(part for part in (first.policy, saved) if part))]
+
+    def _next(self) -> list[tuple[str, str]]:
+        return [("next", self.resume())] if self.resume() else []
+
+    def _saved(self) -> Iterable[tuple[str, str]]:
+        if self.checkpoint:
+            yield "checkpoint", f"{self.run}/checkpoints/{self.checkpoint}" if self.run else self.checkpoint
+        if self.resume():
+            yield ("go on" if self.kind in ("done", "solved") else "resume"), self.resume()
+        if self.run and self.checkpoint:
+            yield "watch", f"srl play {self.run}"
+
+    def _tail_note(self, first: Failure) -> str:
+        shown = min(TAIL, len(first.tail))
+        return f" (last {shown} lines below)" if shown and not first.error else ""
+
+    def _evidence(self) -> list[str]:
+        """The traceback of the worker that failed first, else the end of its log."""
+        first = self.first
+        if first is None:
+            return []
+        lines = first.error.rstrip().splitlines() if first.error else list(first.tail[-TAIL:])
+        return [f"  | {line}" for line in lines]
+
+
+def _gigabytes(number: int) -> str:
+    return f"{number / 1e9:.1f} GB"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    headline = next((line for line in lines if line.startswith("error[")), None)  # our own errors say it first
+    return (headline or lines[-1]).strip() if lines else ""
