@@ -1,7 +1,7 @@
 """A checkpoint is a directory: safetensors for arrays, JSON for the rest, a manifest with the hash of every file.
 
-It is written aside, synced and renamed, so it is whole or absent; the pointers `latest` and `best` move last.
-One process writes to a folder; any process may read it and may mark the best.
+It is written aside, synced and renamed, so it is whole or absent; the pointer `latest` moves last.
+One process writes to a folder, any process may read it; the best checkpoint lies in a folder of its own.
 """
 
 from __future__ import annotations
@@ -121,31 +121,30 @@ def latest(folder: Path) -> Path | None:
 
 
 def best(folder: Path) -> Path | None:
-    """The checkpoint that `mark_best` named, or None."""
-    return _pointed(folder, "best")
+    """The checkpoint that `write_best` wrote last, or None. It lies in a folder of its own, `best`, beside the trainer's."""
+    return latest(folder / "best")
 
 
 def best_score(folder: Path) -> float | None:
-    """The score that `mark_best` was given, or None."""
-    lines = _pointer_lines(folder, "best")
-    return float(lines[1].removeprefix("score ")) if len(lines) > 1 else None
+    """Its score, or None."""
+    path = best(folder)
+    return None if path is None else float(read(path).state["score"])
 
 
-def mark_best(folder: Path, step: int, score: float) -> None:
-    """Let `best` point to the checkpoint of `step`."""
-    found = [path for path in checkpoints(folder) if step_of(path) == step]
-    if not found:
-        raise FileNotFoundError(f"{folder}: no checkpoint of step {step:,} to mark as best")
-    replace_file(folder / "best", f"{found[-1].name}\nscore {float(score)!r}\n")
+def write_best(folder: Path, step: int, groups: Mapping[str, Mapping[str, Any]], score: float) -> Path:
+    """Write the best so far, as another process than the trainer may; the one before it is deleted."""
+    written = write(folder / "best", step, groups, {"score": float(score), "env_steps": step})
+    prune(folder / "best", 1)
+    return written
 
 
 def prune(folder: Path, keep: int) -> list[Path]:
-    """Delete all but the `keep` that were written last, never `latest` nor `best`; also what a crash left half-written."""
+    """Delete all but the `keep` that were written last, never `latest`; also what a crash left half-written."""
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
-    kept = {latest(folder), best(folder)}
+    kept = latest(folder)
     found = sorted(checkpoints(folder), key=_written)
-    victims = [path for path in found[:-keep] if path not in kept]
+    victims = [path for path in found[:-keep] if path != kept]
     for path in victims:
         path.rename(folder / f"{_ASIDE}{path.name}-pruned")
     for path in half_written(folder):
@@ -283,16 +282,12 @@ def _written(path: Path) -> tuple[float, tuple[int, int]]:
     return moment, _order(path)
 
 
-def _pointer_lines(folder: Path, name: str) -> list[str]:
-    try:
-        return (folder / name).read_text().splitlines()
-    except FileNotFoundError:
-        return []
-
-
 def _pointed(folder: Path, name: str) -> Path | None:
-    lines = _pointer_lines(folder, name)
-    if not lines or not _NAME.fullmatch(lines[0]):
+    try:
+        target = (folder / name).read_text().strip()
+    except FileNotFoundError:
         return None
-    path = folder / lines[0]
+    if not _NAME.fullmatch(target):
+        return None
+    path = folder / target
     return path if (path / "manifest.json").is_file() else None

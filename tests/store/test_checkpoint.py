@@ -194,24 +194,25 @@ def test_writing_a_step_again_leaves_the_first_alone(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path) == second
 
 
-def test_best_moves_with_its_score(tmp_path: Path) -> None:
+def test_best_lies_beside_the_others_with_its_score(tmp_path: Path) -> None:
     assert checkpoint.best(tmp_path) is None and checkpoint.best_score(tmp_path) is None
+    write(tmp_path, 5)
     for step, score in ((1, -3.5), (2, 475.25)):
-        write(tmp_path, step)
-        checkpoint.mark_best(tmp_path, step, score)
-    assert checkpoint.best(tmp_path) == tmp_path / "step_000000002"
+        checkpoint.write_best(tmp_path, step, {"policy": {"w": np.ones(2)}}, score)
+    assert checkpoint.best(tmp_path) == tmp_path / "best" / "step_000000002"
     assert checkpoint.best_score(tmp_path) == 475.25
-    with pytest.raises(FileNotFoundError, match="no checkpoint of step 9 to mark"):
-        checkpoint.mark_best(tmp_path, 9, 0.0)
+    assert len(checkpoint.checkpoints(tmp_path / "best")) == 1
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_000000005"
 
 
-def test_prune_keeps_the_newest_the_latest_and_the_best(tmp_path: Path) -> None:
+def test_prune_keeps_the_newest_and_the_latest(tmp_path: Path) -> None:
     for step in range(1, 7):
         write(tmp_path, step)
-    checkpoint.mark_best(tmp_path, 2, 1.0)
+    checkpoint.write_best(tmp_path, 2, {"policy": {"w": np.ones(2)}}, 1.0)
     (tmp_path / ".tmp-step_000000099-77").mkdir()
     checkpoint.prune(tmp_path, keep=2)
-    assert [checkpoint.step_of(path) for path in checkpoint.checkpoints(tmp_path)] == [2, 5, 6]
+    assert [checkpoint.step_of(path) for path in checkpoint.checkpoints(tmp_path)] == [5, 6]
+    assert checkpoint.best(tmp_path) is not None
     assert checkpoint.half_written(tmp_path) == []
 
 
