@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
+import msgpack
 
-from srl.api.env import ActionSpec, Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, TeamSpec, action_leaves, mask_leaves
-from srl.api.policy import Ask, PolicySpec
-from srl.api.slab import SlabShape, slab_spec
-from srl.core.errors import AgentWithoutPolicy, WiringError
-from srl.core.registry import resolve
-from srl.core.seeds import Rng, Seeds
-from srl.core.spec import TreeSpec, from_data, lead, spec_of, to_data, zeros
-from srl.graph.spec import Component, Graph, Node
+from srl.api.env import EnvSpec
+from srl.api.policy import PolicySpec
+from srl.core.errors import SrlError, WiringError
+from srl.core.load import dump, load
+from srl.core.registry import REGISTRIES, load_plugins
+from srl.core.spec import Leaf, TreeSpec, from_data, lead, to_data
+from srl.graph.plain import env_from_data, env_to_data, policy_from_data, policy_to_data
+from srl.graph.spec import Graph
 from srl.streams.base import StreamSpec
 
 
@@ -35,16 +36,56 @@ class PolicyInfo:
     bounds: str
     extra: Mapping[str, TreeSpec]
     """Recorded leaves of `Act.extra`: only those that the algorithm needs."""
-    signals: tuple[str, ...]
+    signals: Mapping[str, TreeSpec]
     params: TreeSpec
     twin: str | None
     """A torch-free policy that acts the same."""
     memory_every: int | None
+    needs_torch: bool
+    """Whether acting needs torch."""
 
     @property
-    def torch(self) -> bool:
-        """Whether acting needs torch."""
-        return self.twin is None and self.params != {}
+    def question(self) -> TreeSpec:
+        """One env's rows as they are asked."""
+        agents = self.spec.agents
+        unit: dict[str, Any] = {
+            "first": Leaf((agents,), "bool"),
+            "ids": Leaf((agents,), "int64"),
+            "keys": Leaf((agents,), "uint64"),
+        }
+        if "obs" in self.reads:
+            unit["obs"] = lead(self.spec.obs, agents)
+        if "mask" in self.reads and self.spec.mask:
+            unit["mask"] = lead(self._mask, agents)
+        if "state" in self.reads and self.spec.state is not None:
+            unit["state"] = self.spec.state
+        if self.memory != {}:
+            unit["memory"] = lead(self.memory, agents)
+        return unit
+
+    @property
+    def answer(self) -> TreeSpec:
+        """One env's rows as they are answered."""
+        from srl.api.env import action_leaves
+
+        agents = self.spec.agents
+        unit: dict[str, Any] = {"action": lead(action_leaves(self.spec.action), agents)}
+        if self.memory != {}:
+            unit["memory"] = lead(self.memory, agents)
+        if self.extra:
+            unit["extra"] = {name: lead(leaf, agents) for name, leaf in self.extra.items()}
+        return unit
+
+    @property
+    def published(self) -> TreeSpec:
+        """One version of the parameters, with the clock of their trainer."""
+        return {"params": self.params, "env_steps": Leaf((1,), "int64")}
+
+    @property
+    def _mask(self) -> TreeSpec:
+        from srl.api.env import mask_leaves
+
+        return mask_leaves(self.spec.action)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +95,150 @@ class Derived:
     env: EnvSpec
     policies: Mapping[str, PolicyInfo]
     streams: Mapping[str, StreamSpec] = field(default_factory=dict)
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data for msgpack."""
+        return {
+            "env": env_to_data(self.env),
+            "policies": {
+                name: {
+                    "use": info.use,
+                    "config": dict(info.config),
+                    "spec": policy_to_data(info.spec),
+                    "teams": list(info.teams),
+                    "memory": to_data(info.memory),
+                    "reads": list(info.reads),
+                    "bounds": info.bounds,
+                    "extra": {key: to_data(leaf) for key, leaf in info.extra.items()},
+                    "signals": {key: to_data(leaf) for key, leaf in info.signals.items()},
+                    "params": to_data(info.params),
+                    "twin": info.twin,
+                    "memory_every": info.memory_every,
+                    "needs_torch": info.needs_torch,
+                }
+                for name, info in self.policies.items()
+            },
+            "streams": {
+                name: {
+                    "kind": spec.kind,
+                    "via": spec.via,
+                    "record": to_data(spec.record),
+                    "answer": to_data(spec.answer),
+                    "route": spec.route,
+                    "compress": spec.compress,
+                }
+                for name, spec in self.streams.items()
+            },
+        }
+
+    @staticmethod
+    def from_data(data: Mapping[str, Any]) -> Derived:
+        """The inverse of `to_data`."""
+        policies = {}
+        for name, info in data["policies"].items():
+            trees = {key: from_data(info[key]) for key in ("memory", "params")}
+            groups = {key: {leaf: from_data(spec) for leaf, spec in info[key].items()} for key in ("extra", "signals")}
+            same = {key: info[key] for key in ("use", "config", "bounds", "twin", "memory_every", "needs_torch")}
+            policies[name] = PolicyInfo(
+                name=name,
+                spec=policy_from_data(info["spec"]),
+                teams=tuple(info["teams"]),
+                reads=tuple(info["reads"]),
+                **trees,
+                **groups,
+                **same,
+            )
+        streams = {
+            name: StreamSpec(**{**spec, "name": name, "record": from_data(spec["record"]), "answer": from_data(spec["answer"])})
+            for name, spec in data["streams"].items()
+        }
+        return Derived(env=env_from_data(data["env"]), policies=policies, streams=streams)
+
+
+def derive(graph: Graph) -> Derived:
+    """Build env and policies once, act on zeros, and write down every spec. Imports what they import."""
+    from srl.graph.policies import inspect_env, inspect_policies
+
+    load_plugins(graph.plugins)
+    env = inspect_env(graph)
+    policies = inspect_policies(graph, env)
+    return with_streams(graph, Derived(env=env, policies=policies))
+
+
+def with_streams(graph: Graph, derived: Derived) -> Derived:
+    """The same with the specs of the streams of this graph."""
+    records: dict[str, TreeSpec] = {}
+    for _ in graph.streams:  # a relay's record is known once its source's is
+        for node in graph.nodes:
+            kind = REGISTRIES["worker"].resolve(node.worker)
+            args = load(kind.Args, node.args)
+            for port, stream in node.ports.items():
+                record = kind.record(args, port, node, graph, derived.policies, records)
+                if record is None:
+                    continue
+                if records.setdefault(stream, record) != record:
+                    raise WiringError(
+                        f"stream '{stream}' would carry two kinds of records",
+                        ("from", f"node '{node.name}', port '{port}'"),
+                        ("try", "give the nodes that feed one stream the same sizes (envs, steps), or a stream each"),
+                    )
+    streams = {}
+    for stream in graph.streams:
+        info = derived.policies[stream.policy]
+        found = {"infer": info.question, "param": info.published}.get(stream.kind) or records.get(stream.name)
+        if found is None:
+            raise WiringError(
+                f"nobody says what stream '{stream.name}' carries",
+                ("expected", "a worker that produces into it: an actor, or a worker class with `record`"),
+            )
+        streams[stream.name] = StreamSpec(
+            name=stream.name,
+            kind=stream.kind,
+            via="inproc" if graph.mode == "inline" else _via(stream.via),
+            record=found,
+            answer=info.answer if stream.kind == "infer" else {},
+            route=stream.route,
+            compress=stream.compress,
+        )
+    return replace(derived, streams=streams)
+
+
+def derive_in_child(graph: Graph) -> Derived:
+    """`derive` in a process of its own, so that neither env nor torch stays in this one."""
+    child = subprocess.run(
+        [sys.executable, "-m", "srl.graph.derive"],
+        input=msgpack.packb({"graph": dump(graph), "path": sys.path}),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if not child.stdout:
+        raise WiringError(f"the look at env and policies ended without an answer (exit code {child.returncode})")
+    answer = msgpack.unpackb(child.stdout)
+    if "error" in answer:
+        raise SrlError.from_data(answer["error"])
+    return Derived.from_data(answer)
+
+
+def _via(via: str) -> Any:
+    return via if via != "auto" else "shm"
+
+
+def _main() -> None:
+    import os
+
+    wire = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # an env that prints must not write into the answer
+    asked = msgpack.unpackb(sys.stdin.buffer.read())
+    sys.path[:] = asked["path"]
+    from srl.graph.derive import derive as look  # this file is `__main__` here: its classes are not the ones others import
+
+    try:
+        answer = look(load(Graph, asked["graph"])).to_data()
+    except SrlError as error:
+        answer = {"error": error.to_data()}
+    wire.write(msgpack.packb(answer))
+    wire.flush()
+
+
+if __name__ == "__main__":
+    _main()

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from srl.core.spec import TreeSpec
 from srl.core.tree import Tree
-from srl.graph.derive import Derived
+from srl.graph.derive import Derived, PolicyInfo
 from srl.graph.spec import Graph, Node
 from srl.streams.base import End, Kind, Side
 
@@ -96,6 +97,22 @@ class Worker(ABC):
         """Sizes of the end of `port`: `slots` (sample producers), `groups` and `units` (infer clients)."""
         return {}
 
+    @classmethod
+    def record(
+        cls,
+        args: Any,
+        port: str,
+        node: Node,
+        graph: Graph,
+        policies: Mapping[str, PolicyInfo],
+        records: Mapping[str, TreeSpec],
+    ) -> TreeSpec | None:
+        """What this worker puts into the sample stream at `port`; None: not its to say, or not known yet.
+
+        `records` holds what is known of other streams: a relay gives on the record of its source.
+        """
+        return None
+
     @abstractmethod
     def poll(self) -> int:
         """Do what can be done now; how much was done, 0 = nothing to do."""
@@ -135,8 +152,8 @@ class Worker(ABC):
         """Start nothing new; True when nothing of this worker's is open any more. Called again until then."""
         return True
 
-    def save(self) -> None:
-        """Write the last checkpoint, after all are drained (trainers)."""
+    def save(self, workers: Tree | None = None) -> None:
+        """Write a checkpoint (trainers): after all are drained, and inline at every barrier with all workers' `state`."""
 
     def close(self) -> None:
         """Give everything back. Idempotent."""

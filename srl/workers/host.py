@@ -13,7 +13,7 @@ from typing import Any
 
 from srl.core.errors import Deadlock
 from srl.core.load import load
-from srl.core.registry import resolve
+from srl.core.registry import REGISTRIES
 from srl.graph.derive import Derived
 from srl.graph.spec import Graph
 from srl.streams.base import Bell, Counts, End
@@ -105,7 +105,7 @@ class Host:
         """Build the workers: the slow part (envs, torch), after `bound` has been sent."""
         for seat in self._seats:
             node = self._graph.node(seat.node)
-            kind = resolve("worker", node.worker)
+            kind = REGISTRIES["worker"].resolve(node.worker)
             context = Context(
                 graph=self._graph,
                 derived=self._derived,
@@ -136,7 +136,8 @@ class Host:
         """Sleep on the bell after an idle sweep. With ends of this process only, nobody can ring: a deadlock."""
         times = [at for worker in self.workers.values() if (at := worker.wake_at()) is not None]
         if not times and not self.bell.outside and not self.finished:
-            raise Deadlock({name: worker.waits() for name, worker in self.workers.items()})
+            waits = [(name, worker.waits() or "nothing") for name, worker in self.workers.items()]
+            raise Deadlock("every worker waits and nobody can wake them", *waits)
         rest = min([longest, *(max(0.0, at - time.monotonic()) for at in times)])
         self.bell.wait(rest)
 
@@ -181,7 +182,7 @@ class Host:
 
     def _open_ends(self, seat: Seat) -> dict[str, End]:
         node = self._graph.node(seat.node)
-        kind = resolve("worker", node.worker)
+        kind = REGISTRIES["worker"].resolve(node.worker)
         args = load(kind.Args, node.args)
         ends: dict[str, End] = {}
         for port, stream in node.ports.items():

@@ -1,0 +1,212 @@
+"""Policies: whose agents each one acts for, what it is made of, and how an acting one is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from srl.api.env import EnvSpec, mask_leaves
+from srl.api.policy import Act, Ask, Policy, PolicySpec
+from srl.core.errors import AgentWithoutPolicy, UserError, WiringError
+from srl.core.load import load
+from srl.core.registry import REGISTRIES
+from srl.core.seeds import Rng, Seeds
+from srl.core.spec import differences, lead, spec_of, zeros
+from srl.core.tree import leaves, map_tree
+from srl.envs.resolve import make_env
+from srl.graph.derive import PolicyInfo
+from srl.graph.spec import Component, Graph, PolicyEntry
+
+_ROWS = 4  # envs in the dry run
+_TWIN_TOLERANCE = 1e-4
+
+
+def component_data(component: Component) -> dict[str, Any]:
+    """`{use, **args}`, as the file has it."""
+    return {"use": component.use, **component.args}
+
+
+def inspect_env(graph: Graph) -> EnvSpec:
+    """The spec of the env, from one copy of it."""
+    env = make_env(component_data(graph.env), 1, Seeds(graph.seed, "dry run"))
+    try:
+        return env.spec
+    finally:
+        env.close()
+
+
+def teams_of(graph: Graph, env: EnvSpec) -> dict[str, tuple[str, ...]]:
+    """Policy -> the teams it acts for. A team belongs to one policy as a whole."""
+    owners: dict[str, list[str]] = {}
+    for team, spec in env.teams.items():
+        names = {agent: _match(graph, agent) for agent in spec.agents}
+        if missing := [agent for agent, name in names.items() if name is None]:
+            raise AgentWithoutPolicy(
+                f"agent '{missing[0]}' has no policy",
+                ("agents of the env", ", ".join(names)),
+                ("patterns", ", ".join(f'"{pattern}": {name}' for pattern, name in graph.agents.items()) or "none"),
+                ("try", f'agents: {{"{_glob(missing[0])}": {next(iter(graph.policies))}}}, or "*" for all of them'),
+            )
+        if len(set(names.values())) > 1:
+            raise WiringError(
+                f"the agents of team '{team}' are split between policies {sorted(map(str, set(names.values())))}",
+                ("expected", "one policy for all agents of a team"),
+                ("try", "let the env declare a team for each policy"),
+            )
+        owners.setdefault(str(names[spec.agents[0]]), []).append(team)
+    unknown = sorted(set(owners) - set(graph.policies))
+    if unknown:
+        raise AgentWithoutPolicy(
+            f"agents are given to policy '{unknown[0]}', which the file does not define",
+            ("policies", ", ".join(graph.policies)),
+            ("try", f"policies: {{{unknown[0]}: {{policy: ..., algorithm: ...}}}}"),
+        )
+    return {name: tuple(teams) for name, teams in owners.items()}
+
+
+def policy_spec(env: EnvSpec, teams: tuple[str, ...]) -> PolicySpec:
+    """What a policy of these teams meets."""
+    first, *others = (env.teams[team] for team in teams)
+    for team, spec in zip(teams[1:], others, strict=True):
+        lines = differences(first.obs, spec.obs)
+        if lines or spec.action != first.action or spec.mask != first.mask:
+            raise WiringError(
+                f"teams '{teams[0]}' and '{team}' cannot share one policy",
+                ("because", lines[0] if lines else "their actions differ"),
+                ("try", "a policy for each of them"),
+            )
+    agents = sum(len(env.teams[team].agents) for team in teams)
+    return PolicySpec(obs=first.obs, action=first.action, mask=first.mask, state=env.state, agents=agents)
+
+
+def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
+    """Build every policy once and act on zeros."""
+    owners = teams_of(graph, env)
+    if unused := [name for name in graph.policies if name not in owners]:
+        raise WiringError(
+            f"policy '{unused[0]}' acts for nobody",
+            ("patterns", ", ".join(f'"{pattern}": {name}' for pattern, name in graph.agents.items())),
+        )
+    return {name: _inspect(name, graph.policies[name], env, teams) for name, teams in owners.items()}
+
+
+def acting_policy(info: PolicyInfo) -> Policy:
+    """A policy that acts: the torch-free twin where there is one."""
+    if info.twin is not None:
+        twin: Policy = REGISTRIES["policy"].resolve(info.twin)(info.config, info.spec)
+        return twin
+    return new_policy(info.use, info.config, info.spec)
+
+
+def new_policy(use: str, config: Mapping[str, Any], spec: PolicySpec) -> Any:
+    """The policy itself, from its name and settings."""
+    kind = REGISTRIES["policy"].resolve(use)
+    settings = getattr(kind, "Config", None)
+    return kind(load(settings, config, path="policy") if settings is not None else dict(config), spec)
+
+
+def named_arrays(policy: Any) -> dict[str, Any]:
+    """Parameters and buffers of a torch policy by name; a torch-free policy has none."""
+    if not hasattr(policy, "state_dict"):
+        return {}
+    return {name: tensor.detach().cpu().numpy() for name, tensor in policy.state_dict().items()}
+
+
+def zero_ask(info_spec: PolicySpec, memory: Any, envs: int = _ROWS) -> Ask:
+    """A block of zeros."""
+    rows = envs * info_spec.agents
+    ids = np.arange(rows, dtype=np.int64)
+    mask = map_tree(lambda leaf: np.ones(leaf.shape, bool), lead(mask_leaves(info_spec.action), rows)) if info_spec.mask else None
+    return Ask(
+        obs=zeros(lead(info_spec.obs, rows)),
+        memory=zeros(lead(memory, rows)) if memory != {} else {},
+        first=np.ones(rows, bool),
+        mask=mask,
+        state=zeros(lead(info_spec.state, envs)) if info_spec.state is not None else None,
+        ids=ids,
+        rng=Rng(ids.astype(np.uint64)),
+    )
+
+
+def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]) -> PolicyInfo:
+    spec = policy_spec(env, teams)
+    policy = new_policy(entry.policy.use, entry.policy.args, spec)
+    act = policy.act(zero_ask(spec, policy.memory))
+    found = {key: _per_row(leaf) for key, leaf in dict(act.extra).items()}
+    wanted: tuple[str, ...] = ()
+    memory_every = None
+    if entry.algorithm is not None:
+        kind = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
+        needs = kind.needs(load(kind.Config, entry.algorithm.args, path="algorithm"), spec)
+        wanted, memory_every = needs.extra, needs.memory_every
+    if missing := [key for key in wanted if key not in found and key not in env.signals]:
+        raise WiringError(
+            f"algorithm of '{name}' needs '{missing[0]}', which nobody gives",
+            ("policy gives", ", ".join(found) or "nothing besides actions"),
+            ("env gives", ", ".join(env.signals) or "no signals"),
+        )
+    params = spec_of(named_arrays(policy))
+    twin = policy.numpy_twin() if hasattr(policy, "numpy_twin") else None
+    info = PolicyInfo(
+        name=name,
+        use=REGISTRIES["policy"].path(entry.policy.use),
+        config=dict(entry.policy.args),
+        spec=spec,
+        teams=teams,
+        memory=policy.memory,
+        reads=tuple(policy.reads),
+        bounds=policy.bounds,
+        extra={key: found[key] for key in wanted if key in found},
+        signals={key: leaf for key, leaf in env.signals.items() if key in wanted},
+        params=params,
+        twin=twin,
+        memory_every=memory_every,
+        needs_torch=twin is None and params != {},
+    )
+    if twin is not None:
+        _compare(info, policy)
+    return info
+
+
+def _compare(info: PolicyInfo, policy: Any) -> None:
+    """A twin that acts differently is an error of its author, found before the run."""
+    twin = acting_policy(info)
+    twin.load(named_arrays(policy), 0)
+    expected, got = _noisy_act(policy, info.spec), _noisy_act(twin, info.spec)
+    pairs = zip(
+        leaves({"action": expected.action, "extra": expected.extra}),
+        leaves({"action": got.action, "extra": got.extra}),
+        strict=True,
+    )
+    for (path, want), (_, have) in pairs:
+        worst = float(np.max(np.abs(np.asarray(want, np.float64) - np.asarray(have, np.float64)), initial=0.0))
+        if worst > _TWIN_TOLERANCE:
+            raise UserError(
+                f"the numpy twin of policy '{info.name}' acts differently: {path} is off by {worst:.2g}",
+                ("twin", str(info.twin)),
+                ("try", "let `numpy_twin` return None until it agrees"),
+            )
+
+
+def _noisy_act(policy: Any, spec: PolicySpec) -> Act:
+    ask = zero_ask(spec, {}, envs=16)
+    noise = np.random.default_rng(0)
+    ask.obs = map_tree(lambda leaf: noise.standard_normal(leaf.shape).astype(leaf.dtype), ask.obs)
+    result: Act = policy.act(ask)
+    return result
+
+
+def _per_row(leaf: Any) -> Any:
+    return map_tree(lambda array: spec_of(np.asarray(array)[0]), leaf)
+
+
+def _match(graph: Graph, agent: str) -> str | None:
+    return next((name for pattern, name in graph.agents.items() if fnmatchcase(agent, pattern)), None)
+
+
+def _glob(agent: str) -> str:
+    head, _, tail = agent.rpartition("_")
+    return f"{head}_*" if head and tail.isdigit() else agent

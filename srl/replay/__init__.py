@@ -1,0 +1,1 @@
+"""What buffers and trainers keep rows in."""

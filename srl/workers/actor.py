@@ -1,0 +1,206 @@
+"""Actors: groups of envs; any group whose answers are there steps, rows are written in place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from srl.api.slab import SlabShape, slab_spec
+from srl.core.load import option
+from srl.core.spec import TreeSpec
+from srl.core.tree import Tree
+from srl.graph.derive import PolicyInfo
+from srl.graph.spec import Graph, Node
+from srl.streams.base import End, InferClient, SampleProducer, Slab
+from srl.workers.base import Context, Port, Worker
+from srl.workers.group import Group
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorArgs:
+    groups: int = option(1, "groups of envs that step by turns; 2 hide the latency of a remote policy", low=1)
+    envs: int = option(1, "envs in each group", low=1)
+    steps: int = option(128, "rows of a slab", low=1)
+
+
+class ActorWorker(Worker):
+    """Steps envs with the actions of policies that it asks, and puts what happened."""
+
+    ports = {"infer": Port("infer", "client"), "samples": Port("sample", "producer")}
+    Args = ActorArgs
+
+    def __init__(self, args: ActorArgs, ends: Mapping[str, End], context: Context) -> None:
+        super().__init__(args, ends, context)
+        policies = list(context.derived.policies)
+        self._asks = {name: cast(InferClient, _end(ends, "infer", name)) for name in policies}
+        self._samples = {name: cast(SampleProducer, _end(ends, "samples", name)) for name in policies}
+        self._barrier = 0
+        self._draining = False
+        self.groups = [
+            Group(
+                context.graph,
+                context.derived,
+                envs=args.envs,
+                steps=args.steps,
+                first_env=(context.index * args.groups + number) * args.envs,
+                reading=self.reading,
+                barrier=context.incarnation,
+            )
+            for number in range(args.groups)
+        ]
+        self._turns = [_Turn(number, group) for number, group in enumerate(self.groups)]
+        for group in self.groups:
+            group.reset()
+
+    @classmethod
+    def slots(cls, args: ActorArgs, port: str, graph: Graph) -> Mapping[str, int]:
+        if port.startswith("infer"):
+            return {"groups": args.groups, "units": args.envs}
+        return {"slots": args.groups + 1 + _ahead(graph)}
+
+    @classmethod
+    def record(
+        cls,
+        args: ActorArgs,
+        port: str,
+        node: Node,
+        graph: Graph,
+        policies: Mapping[str, PolicyInfo],
+        records: Mapping[str, TreeSpec],
+    ) -> TreeSpec | None:
+        if not port.startswith("samples"):
+            return None
+        info = policies[port_policy(port, policies)]
+        shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.memory_every)
+        return slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals)
+
+    def poll(self) -> int:
+        """Let every group that can move do one move."""
+        done = 0
+        for turn in self._turns:
+            done += self._answered(turn) if turn.asked else self._open(turn)
+        return done
+
+    def drain(self) -> bool:
+        """Open slabs are dropped; questions that are open are left to their answers."""
+        self._draining = True
+        for turn in self._turns:
+            self._drop(turn, "stop")
+        return True
+
+    def barrier(self, number: int) -> None:
+        self._barrier = number
+        for turn in self._turns:
+            self._drop(turn, "barrier")
+
+    def state(self) -> Tree:
+        state: dict[str, Any] = {"barrier": np.array([self._barrier])}
+        for turn in self._turns:
+            saved = turn.group.save()
+            if "env" not in saved:
+                turn.group.renew(self._barrier)  # as a resumed run will, so that both go on alike
+                saved = turn.group.save()
+            state[f"group{turn.number}"] = saved
+        return state
+
+    def restore(self, state: Tree) -> None:
+        assert isinstance(state, dict)
+        self._barrier = int(state["barrier"][0])
+        for turn in self._turns:
+            turn.group.load(state[f"group{turn.number}"], self._barrier)
+
+    def close(self) -> None:
+        for group in self.groups:
+            group.close()
+
+    def _open(self, turn: _Turn) -> int:
+        """Start a slab for every policy, when all have a grant."""
+        if self._draining:
+            return 0
+        for name, end in self._samples.items():
+            if name not in turn.slabs:
+                slab = end.alloc()
+                if slab is not None:
+                    turn.slabs[name] = slab
+        if len(turn.slabs) < len(self._samples):
+            return 0
+        turn.group.row = 0
+        for name, recorder in turn.group.recorders.items():
+            slab = turn.slabs[name]
+            recorder.open(slab.tree, slab.slot)
+        self._ask(turn)
+        return 1
+
+    def _ask(self, turn: _Turn) -> None:
+        group = turn.group
+        for name, recorder in group.recorders.items():
+            self._asks[name].post(turn.number, recorder.ask(group.row, group.tick), turn.slabs[name].min_version)
+        turn.asked = set(self._asks)
+
+    def _answered(self, turn: _Turn) -> int:
+        """Take the answers that have come; with all of them, step the envs or finish the slab."""
+        group = turn.group
+        for name in tuple(turn.asked):
+            answer = self._asks[name].ready(turn.number)
+            if answer is not None:
+                group.recorders[name].answer(group.row, answer.tree, answer.version)
+                turn.asked.discard(name)
+        if turn.asked:
+            return 0
+        steps = self.args.steps
+        if group.row < steps:
+            before = time.perf_counter()
+            group.step()
+            self.reading.count("time/env", time.perf_counter() - before)
+            self.reading.count("env_steps", self.args.envs)
+            self._ask(turn)
+            return self.args.envs
+        for name, recorder in group.recorders.items():
+            recorder.finish()
+            self._samples[name].put(turn.slabs[name])
+        turn.slabs.clear()
+        group.row = 0
+        return 1 + self._open(turn)
+
+    def _drop(self, turn: _Turn, reason: str) -> None:
+        for name, slab in turn.slabs.items():
+            self._samples[name].discard(slab, reason)
+        if turn.group.row > 0:
+            turn.keep_row()
+            turn.group.row = 0
+        turn.slabs.clear()
+        turn.asked = set()
+
+
+class _Turn:
+    """Where one group stands between two polls."""
+
+    __slots__ = ("asked", "group", "number", "slabs")
+
+    def __init__(self, number: int, group: Group) -> None:
+        self.number, self.group = number, group
+        self.slabs: dict[str, Slab] = {}
+        self.asked: set[str] = set()
+
+    def keep_row(self) -> None:
+        """The slab is given up at its present row: the env goes on from there."""
+        for recorder in self.group.recorders.values():
+            recorder.keep(self.group.row)
+
+
+def port_policy(port: str, policies: Mapping[str, Any]) -> str:
+    """The policy of a port name: `samples:hider` is hider's, a bare `samples` the only one's."""
+    return port.partition(":")[2] or next(iter(policies))
+
+
+def _end(ends: Mapping[str, End], port: str, policy: str) -> End:
+    return ends.get(f"{port}:{policy}") or ends[port]
+
+
+def _ahead(graph: Graph) -> int:
+    """How many batches a trainer lets its actors run ahead, at most: more slots than that are never in use."""
+    return max((int(node.args.get("staleness", 0)) for node in graph.nodes if node.worker == "trainer"), default=1)

@@ -1,0 +1,50 @@
+"""Where a policy's checkpoints lie in a run folder, and which one a worker starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from srl.graph.spec import Graph
+from srl.store import checkpoint
+from srl.workers.base import Context
+
+
+def checkpoint_folder(run: Path, graph: Graph, policy: str) -> Path:
+    """`checkpoints`, or `checkpoints/<policy>` where several policies learn."""
+    learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
+    folder = run / "checkpoints"
+    return folder / policy if len(learning) > 1 else folder
+
+
+class Checkpoints:
+    """The checkpoints of one policy, as its trainer sees them."""
+
+    def __init__(self, context: Context, policy: str) -> None:
+        self._context, self._policy = context, policy
+        self._written = -1
+
+    def start(self) -> checkpoint.Checkpoint | None:
+        """What to go on from: this run's own latest after a restart, else the run that is resumed, else what `load` names."""
+        graph = self._context.graph
+        for run in (self._context.folder, self._context.resume):
+            if run is None:
+                continue
+            path = checkpoint.latest(checkpoint_folder(run, graph, self._policy))
+            if path is not None:
+                return checkpoint.read(path)
+        return None
+
+    def write(
+        self, updates: int, env_steps: int, groups: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any], workers: Any = None
+    ) -> None:
+        """One more checkpoint; the same update twice is written once."""
+        run = self._context.folder
+        if run is None or updates == self._written:
+            return
+        folder = checkpoint_folder(run, self._context.graph, self._policy)
+        everything = {**groups, "workers": workers} if workers is not None else groups
+        checkpoint.write(folder, env_steps, everything, state)
+        checkpoint.prune(folder, self._context.graph.checkpoint.keep)
+        self._written = updates

@@ -1,0 +1,167 @@
+"""A group: E copies of an env that step together, with a recorder for each policy in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from srl.api.env import BatchEnv, Block
+from srl.api.slab import SlabShape
+from srl.core.seeds import Seeds, word
+from srl.core.tree import Array, Tree, copy_into
+from srl.envs.resolve import make_env
+from srl.graph.derive import Derived
+from srl.graph.policies import component_data
+from srl.graph.spec import Graph
+from srl.workers.base import Reading
+from srl.workers.recorder import Recorder
+
+
+class Group:
+    """Env and recorders move from row to row together."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        derived: Derived,
+        *,
+        envs: int,
+        steps: int,
+        first_env: int,
+        reading: Reading,
+        role: str = "env",
+        barrier: int = 0,
+    ) -> None:
+        self.spec = derived.env
+        self.reading = reading
+        self.row = 0
+        self.tick = 0
+        """Env steps so far: part of the key of every noise."""
+        self._graph, self._role, self._first_env = graph, role, first_env
+        self._envs = envs
+        self.env: BatchEnv = self._new_env(barrier)
+        seed = graph.seed if role == "env" else graph.seed ^ word(role)
+        self.recorders = {
+            name: Recorder(
+                info,
+                derived.env,
+                SlabShape(steps=steps, envs=envs, agents=info.spec.agents, memory_every=info.memory_every),
+                seed=seed,
+                first_env=first_env,
+            )
+            for name, info in derived.policies.items()
+        }
+        self._stats = np.zeros((envs, len(self.spec.stats)))
+        self._state = next((recorder for recorder in self.recorders.values() if recorder.next_state is not None), None)
+        self._only = next(iter(self.recorders.values())) if len(self.recorders) == 1 else None
+        self._blocks: dict[tuple[int, int], Block] = {}
+
+    def reset(self) -> None:
+        """Start an episode in every env; the first rows go to the carry rows."""
+        teams = {team: block for recorder in self.recorders.values() for team, block in recorder.first_blocks().items()}
+        for recorder in self.recorders.values():
+            recorder.active[...] = True
+        state = self._state.next_state if self._state is not None else None
+        self.env.reset(Block(teams=teams, state=state, stats=self._stats))
+        for recorder in self.recorders.values():
+            recorder.begin()
+            recorder.reset_memory()
+            if recorder is not self._state and self._state is not None:
+                copy_into(recorder.next_state, state)
+        self.row = 0
+
+    def step(self, counting: Array | None = None) -> Array | None:
+        """All recorders have the answers of this row: act, record, and come to the next row.
+
+        `[E]` bool: the envs whose episode ended, None if none did. Only episodes of the envs in `counting` are reported.
+        """
+        row = self.row
+        actions: dict[str, Tree] = {}
+        for recorder in self.recorders.values():
+            actions.update(recorder.actions(row))
+        self.env.step(actions, self._block(row))
+        self.tick += 1
+        ended = False
+        for recorder in self.recorders.values():
+            ended |= recorder.stepped(row)
+        if self._state is not None and self._only is None:
+            for recorder in self.recorders.values():
+                if recorder is not self._state:
+                    copy_into(recorder.state_at(row + 1), self._state.state_at(row + 1))
+        over = self._count_episodes(counting) if ended else None
+        for recorder in self.recorders.values():
+            recorder.advance()
+        self.row = row + 1
+        return over
+
+    def save(self) -> dict[str, Any]:
+        """All that a later run needs to go on at the next slab."""
+        saved: dict[str, Any] = {name: recorder.save() for name, recorder in self.recorders.items()}
+        state: dict[str, Any] = {"recorders": saved, "tick": np.array([self.tick])}
+        env = self.env.save()
+        if env is not None:
+            state["env"] = env
+        return state
+
+    def load(self, saved: Mapping[str, Any], barrier: int) -> None:
+        """The inverse of `save`. An env that cannot be saved starts new episodes, seeded by the barrier."""
+        self.tick = int(saved["tick"][0])
+        for name, recorder in self.recorders.items():
+            recorder.load(saved["recorders"][name])
+        if "env" in saved:
+            self.env.load(saved["env"])
+        else:
+            self.renew(barrier)
+
+    def renew(self, barrier: int) -> None:
+        """New envs with seeds of their own, at a barrier that they cannot be carried over."""
+        self.env.close()
+        self.env = self._new_env(barrier)
+        self.reset()
+
+    def close(self) -> None:
+        self.env.close()
+
+    def _new_env(self, barrier: int) -> BatchEnv:
+        seeds = Seeds(self._graph.seed, self._role, self._first_env, barrier)
+        return make_env(component_data(self._graph.env), self._envs, seeds)
+
+    def _block(self, row: int) -> Block:
+        if self._only is not None:
+            key = (self._only.slot, row)
+            teams = self._only.blocks(row)
+            block = self._blocks.get(key)
+            if block is None:
+                block = self._blocks[key] = Block(teams=teams, state=self._only.state_at(row + 1), stats=self._stats)
+            return block
+        teams = {team: block for recorder in self.recorders.values() for team, block in recorder.blocks(row).items()}
+        state = self._state.state_at(row + 1) if self._state is not None else None
+        return Block(teams=teams, state=state, stats=self._stats)
+
+    def _count_episodes(self, counting: Array | None) -> Array:
+        """An env's episode is over when agents were there and none goes on."""
+        recorders: Sequence[Recorder] = list(self.recorders.values())
+        were = np.logical_or.reduce([recorder.valid.any(1) for recorder in recorders])
+        go_on = np.logical_or.reduce([recorder.next_valid.any(1) for recorder in recorders])
+        ended: Array = were & ~go_on
+        over = ended if counting is None else ended & counting
+        number = int(over.sum())
+        several = len(self.spec.teams) > 1
+        for recorder in recorders:
+            for team, agents in recorder.slices.items():
+                lived = recorder.rows_lived[over, agents]
+                took_part = lived > 0
+                # an agent that was never there has no return
+                returns = recorder.returns[over, agents]
+                name = f"episode/return/{team}" if several else "episode/return"
+                self.reading.add(name, float(returns[took_part].sum()), float(took_part.sum()))
+            self.reading.add(
+                "episode/length", float(recorder.rows_lived[over].max(1).sum()) / len(recorders), number / len(recorders)
+            )
+            recorder.forget(ended)
+        for index, name in enumerate(self.spec.stats):
+            self.reading.add(f"episode/{name}", float(self._stats[over, index].sum()), number)
+        self.reading.count("episodes", number)
+        return ended

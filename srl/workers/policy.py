@@ -1,0 +1,112 @@
+"""Policy workers: answer what has queued, with the newest weights. They keep nothing between questions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from srl.api.policy import Ask
+from srl.core.load import option
+from srl.core.seeds import Rng
+from srl.core.tree import Tree, map_tree
+from srl.graph.policies import acting_policy
+from srl.streams.base import Asked, End, InferServer, ParamSubscriber, updates_of
+from srl.workers.base import Context, Port, Worker
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyArgs:
+    policy: str = "main"
+    max_batch: int = option(1024, "envs answered at once, at most", low=1)
+    min_batch: int = option(1, "envs worth waiting for", low=1)
+    max_wait: float = option(0.0, "seconds that the first question waits for `min_batch`", low=0)
+    greedy: bool = False
+    choose: str = option("latest", "which version answers: latest, or a selector of past ones")
+
+
+class PolicyWorker(Worker):
+    """Stateless: any policy worker may answer any question."""
+
+    ports = {"asks": Port("infer", "server"), "params": Port("param", "subscriber", optional=True)}
+    Args = PolicyArgs
+
+    def __init__(self, args: PolicyArgs, ends: Mapping[str, End], context: Context) -> None:
+        super().__init__(args, ends, context)
+        self._asks = cast(InferServer, ends["asks"])
+        self._params = cast("ParamSubscriber | None", ends.get("params"))
+        self._info = context.derived.policies[args.policy]
+        self.policy = acting_policy(self._info)
+        self.version = -1 if self._params is not None else 0
+
+    def poll(self) -> int:
+        """Adopt newer weights, then answer one batch of questions."""
+        if self._params is not None and (newer := self._params.latest(self.version)) is not None:
+            self._load(*newer)
+        if self.version < 0 or self._worth_waiting():
+            return 0
+        asked = self._asks.take(self.args.max_batch, self.version)
+        if asked is None:
+            return 0
+        before = time.perf_counter()
+        asked.reply(self._answer(asked), self.version)
+        units = sum(asked.sizes)
+        self.reading.count("time/infer", time.perf_counter() - before)
+        self.reading.count("infer/rows", units * self._info.spec.agents)
+        self.reading.add("infer/batch", units)
+        return units
+
+    def wake_at(self) -> float | None:
+        """When the oldest question has waited long enough."""
+        if self.args.min_batch <= 1:
+            return None
+        units, waited = self._asks.waiting()
+        return time.monotonic() + max(0.0, self.args.max_wait - waited) if units else None
+
+    def waits(self) -> str:
+        return "the first weights" if self.version < 0 else super().waits()
+
+    def _load(self, version: int, tree: Tree) -> None:
+        assert isinstance(tree, dict)
+        self.policy.load(tree["params"], version)
+        self.version = version
+        self.reading.totals["version"] = updates_of(version)
+
+    def _worth_waiting(self) -> bool:
+        if self.args.min_batch <= 1:
+            return False
+        units, waited = self._asks.waiting()
+        return 0 < units < self.args.min_batch and waited < self.args.max_wait
+
+    def _answer(self, asked: Asked) -> Tree:
+        """[units, A, ...] -> rows -> [units, A, ...]."""
+        rows = cast("dict[str, Any]", asked.rows)
+        agents = self._info.spec.agents
+        count = sum(asked.sizes) * agents
+        flat = {
+            name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), tree)
+            for name, tree in rows.items()
+            if name != "state"
+        }
+        act = self.policy.act(
+            Ask(
+                obs=flat.get("obs", {}),
+                memory=flat.get("memory", {}),
+                first=flat["first"],
+                mask=flat.get("mask"),
+                state=rows.get("state"),
+                ids=flat["ids"],
+                rng=Rng(flat["keys"]),
+                greedy=self.args.greedy,
+            )
+        )
+        answer: dict[str, Any] = {"action": act.action}
+        if self._info.memory != {}:
+            answer["memory"] = act.memory
+        if self._info.extra:
+            extra = cast("dict[str, Any]", act.extra)
+            answer["extra"] = {name: extra[name] for name in self._info.extra}
+        if agents == 1:
+            return map_tree(lambda leaf: leaf[:, None], answer)  # type: ignore[no-any-return]
+        return map_tree(lambda leaf: leaf.reshape(-1, agents, *leaf.shape[1:]), answer)  # type: ignore[no-any-return]

@@ -1,0 +1,215 @@
+"""Trainers: issue grants, gather slabs into batches, train, publish, then grant again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from srl.core.load import option
+from srl.core.spec import Leaf, zeros
+from srl.core.tree import Tree, copy_into, map_tree
+from srl.graph.spec import Graph
+from srl.streams.base import End, Lease, ParamPublisher, SampleConsumer, epoch_of, updates_of, version
+from srl.streams.grants import Grants
+from srl.workers.base import Context, Port, Worker
+from srl.workers.checkpoints import Checkpoints
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerArgs:
+    policy: str = "main"
+    slabs: int = option(1, "slabs in a batch", low=1)
+    staleness: int = option(0, "updates that a batch's first rows may lie behind; 0 is strictly on-policy", low=0)
+    device: str = "cpu"
+    threads: int = option(1, "torch threads", low=1)
+    publish_every: int = option(1, "updates between two publications", low=1)
+    keep_every: int = option(0, "updates between versions remembered as past opponents; 0: none", low=0)
+
+
+class TrainerWorker(Worker):
+    """One policy's learner at the end of its sample stream."""
+
+    ports = {"samples": Port("sample", "consumer"), "params": Port("param", "publisher")}
+    Args = TrainerArgs
+
+    def __init__(self, args: TrainerArgs, ends: Mapping[str, End], context: Context) -> None:
+        super().__init__(args, ends, context)
+        from srl.learners.make import make_learner
+
+        self._samples = cast(SampleConsumer, ends["samples"])
+        self._params = cast(ParamPublisher, ends["params"])
+        self._stop = context.graph.stop
+        self._record = context.derived.streams[context.node.ports["samples"]].record
+        self.learner = make_learner(context, args)
+        self.updates = 0
+        self.env_steps = 0
+        self._epoch = context.incarnation
+        self._grants = Grants(args.slabs, args.staleness)
+        self._batches = [zeros(_batch_spec(self._record, args.slabs)) for _ in range(args.staleness + 1)]
+        self._versions = np.zeros((args.staleness + 1) * args.slabs, np.int64)
+        self._checkpoints = Checkpoints(context, args.policy)
+        self._resting = False
+        self._barrier_due = False
+        saved = self._checkpoints.start()
+        if saved is not None:
+            self._restore(saved.groups, saved.state)
+        self._publish()
+
+    def poll(self) -> int:
+        """Grant, gather, and train one batch if it is full."""
+        done = self._grant()
+        while (lease := self._samples.get()) is not None:
+            self._take(lease)
+            done += 1
+        if not self._barrier_due and not self.finished and self._grants.ready(self.updates):
+            self._train()
+            self._grant()
+            done += 1
+        return done
+
+    @property
+    def progress(self) -> float:
+        """0..1 towards the end of the run, for schedules."""
+        parts = [0.0]
+        if self._stop.env_steps:
+            parts.append(self.env_steps / self._stop.env_steps)
+        if self._stop.updates:
+            parts.append(self.updates / self._stop.updates)
+        return min(1.0, max(parts))
+
+    @property
+    def finished(self) -> bool:
+        return self.progress >= 1.0
+
+    def waits(self) -> str:
+        return "" if self.finished else super().waits()
+
+    def at_barrier(self) -> bool:
+        return self._barrier_due
+
+    def barrier(self, number: int) -> None:
+        """What has arrived for later batches is dropped; every grant is void and issued anew."""
+        while (lease := self._samples.get()) is not None:
+            self._samples.counts.drop("barrier")
+            lease.release()
+        self._grants.restart(self.updates)
+        self._barrier_due = False
+
+    def drain(self) -> bool:
+        """Full batches train; nothing new is granted."""
+        self._resting = True
+        while (lease := self._samples.get()) is not None:
+            self._take(lease)
+        if not self.finished and self._grants.ready(self.updates):
+            self._train()
+            return False
+        return self.learner.resumable()
+
+    def save(self, workers: Tree | None = None) -> None:
+        groups, state = self.learner.state()
+        state = {**state, "updates": self.updates, "env_steps": self.env_steps}
+        self._checkpoints.write(self.updates, self.env_steps, groups, state, workers)
+
+    def close(self) -> None:
+        close = getattr(self.learner, "close", None)
+        if close is not None:
+            close()
+
+    def _grant(self) -> int:
+        if self._resting or self.finished:
+            return 0
+        issued = self._grants.issue(self.updates)
+        for number, min_updates in issued:
+            self._samples.grant(number, version(self._epoch, min_updates))
+        return len(issued)
+
+    def _take(self, lease: Lease) -> None:
+        """Copy a slab into its cell and give the slot back at once."""
+        tree = cast("dict[str, Any]", lease.tree)
+        if epoch_of(int(tree["version"][0])) != self._epoch:
+            self._samples.counts.drop("trainer_restart")
+            lease.release()
+            return
+        if not self._grants.arrived(lease.grant):
+            self._samples.counts.drop("void_grant")
+            lease.release()
+            return
+        cell = self._grants.cell(lease.grant)
+        batch, place = divmod(cell, self.args.slabs)
+        _copy_slab(self._batches[batch], tree, place)
+        self._versions[cell] = updates_of(int(tree["version"][0]))
+        lease.release()
+
+    def _train(self) -> None:
+        before = time.perf_counter()
+        number = self.updates % (self.args.staleness + 1)
+        rows = self._batches[number]
+        lag = self.updates - self._versions[number * self.args.slabs :][: self.args.slabs]
+        clock = self.learner.clock
+        clock.env_steps, clock.updates, clock.progress = self.env_steps, self.updates, self.progress
+        self.learner.update(rows)
+        fresh = int(np.count_nonzero(rows["valid"]))
+        self.updates += 1
+        self.env_steps += fresh
+        if self.updates % self.args.publish_every == 0 or self.args.staleness == 0:
+            self._publish()
+        self.reading.totals.update(updates=self.updates, trained_steps=self.env_steps, progress=self.progress)
+        self.reading.count("time/train", time.perf_counter() - before)
+        self.reading.add("staleness", float(lag.sum()), len(lag))
+        self.reading.totals["staleness_max"] = max(self.reading.totals.get("staleness_max", 0.0), float(lag.max()))
+        self._checkpoint_if_due()
+
+    def _publish(self) -> None:
+        keep = self.args.keep_every > 0 and self.updates % self.args.keep_every == 0
+        tree = {"params": self.learner.params(), "env_steps": np.array([self.env_steps])}
+        self._params.publish(version(self._epoch, self.updates), tree, keep)
+
+    def _checkpoint_if_due(self) -> None:
+        every = self.context.graph.checkpoint.every
+        if not every or self.updates % every or not self.learner.resumable():
+            return
+        if self.context.inline:
+            self._barrier_due = True  # the host stops everything first
+        else:
+            self.save()
+
+    def metrics(self) -> Any:
+        for name, value in self.learner.metrics().items():
+            self.reading.add(f"train/{name}", value)
+        return super().metrics()
+
+    def _restore(self, groups: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any]) -> None:
+        self.learner.restore(groups, state)
+        self.updates, self.env_steps = int(state["updates"]), int(state["env_steps"])
+        self._grants.restart(self.updates)
+        self.reading.totals.update(updates=self.updates, trained_steps=self.env_steps, progress=self.progress)
+
+
+def _batch_spec(record: Any, slabs: int) -> Any:
+    """The slab's leaves with room for `slabs` of them on the env axis."""
+    spec = dict(record)
+    spec["version"] = Leaf((slabs,), "int64")
+    rest = {name: leaf for name, leaf in spec.items() if name != "version"}
+    wide = map_tree(lambda leaf: Leaf((leaf.shape[0], leaf.shape[1] * slabs, *leaf.shape[2:]), leaf.dtype), rest)
+    return {**wide, "version": spec["version"]}
+
+
+def _copy_slab(batch: dict[str, Any], slab: dict[str, Any], place: int) -> None:
+    for name, tree in slab.items():
+        if name == "version":
+            batch["version"][place] = tree[0]
+        else:
+            _copy_part(batch[name], tree, place)
+
+
+def _copy_part(batch: Tree, slab: Tree, place: int) -> None:
+    if isinstance(batch, dict):
+        for name in batch:
+            _copy_part(batch[name], slab[name], place)
+    else:
+        envs = slab.shape[1]  # type: ignore[union-attr]
+        batch[:, place * envs : (place + 1) * envs] = slab
