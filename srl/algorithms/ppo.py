@@ -1,0 +1,143 @@
+"""Proximal policy optimization (Schulman et al. 2017), with the options that later work found useful."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from srl.algorithms.returns import gae
+from srl.algorithms.value_scale import ValueScale
+from srl.api.algorithm import Algorithm, Batch, Heads, Metrics, Needs
+from srl.api.policy import PolicySpec
+from srl.core.load import option
+from srl.core.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig:
+    """Settings of PPO; defaults are those of Stable-Baselines3 where minibatches of this size allow it."""
+
+    lr: Schedule = option(Schedule(3e-4), "learning rate of Adam", low=0, live=True)
+    gamma: float = option(0.99, "discount of a step", low=0, high=1)
+    lam: float = option(0.95, "lambda of the advantage estimate", low=0, high=1)
+    clip: Schedule = option(Schedule(0.2), "half width of the trusted ratio interval", above=0, live=True)
+    dual_clip: float | None = option(None, "bound of the loss of bad actions that became likely, such as 3", above=1, live=True)
+    value_clip: float | None = option(None, "half width of the trusted change of a value", above=0, live=True)
+    value_weight: float = option(0.5, "weight of the value loss", low=0, live=True)
+    entropy: Schedule = option(Schedule(0.0), "weight of the entropy bonus", low=0, live=True)
+    epochs: int = option(4, "passes over a batch", low=1, live=True)
+    minibatch: int = option(1024, "rows of a minibatch, at most", low=1, live=True)
+    chunk: int = option(1, "rows of a sequence, for policies with memory", low=1)
+    burn_in: int = option(0, "rows before a sequence that only warm its memory up", low=0)
+    max_grad_norm: float | None = option(0.5, "gradients are clipped to this norm", above=0)
+    normalize_advantage: Literal["batch", "minibatch", "no"] = option("batch", "over these rows, or not at all", live=True)
+    normalize_value: bool = option(False, "learn values on a running scale of the returns")
+    target_kl: float | None = option(None, "leave out the rest of the passes beyond 1.5 of this divergence", above=0, live=True)
+    memory_every: int | None = option(None, "record memory at every k-th row; default: at every chunk", low=1)
+
+
+class PPO(Algorithm):
+    """Clipped surrogate on-policy learning."""
+
+    Config = PPOConfig
+    config: PPOConfig
+
+    @classmethod
+    def needs(cls, config: PPOConfig, spec: PolicySpec) -> Needs:
+        every = config.memory_every or (config.chunk if config.chunk > 1 else None)
+        return Needs(extra=("log_prob", "value"), heads=("logits", "value"), memory_every=every)
+
+    def setup(self) -> None:
+        self.scale = ValueScale().to(self.device) if self.config.normalize_value else None
+        self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=self.config.max_grad_norm)
+
+    def update(self, batch: Batch) -> Metrics:
+        config = self.config
+        self.prepare(batch)
+        sums: dict[str, Tensor] = {}
+        passes = 0
+        for mini in batch.minibatches(config.minibatch, config.epochs, chunk=config.chunk, burn_in=config.burn_in):
+            heads = self.policy.unroll(mini)
+            loss, metrics = self.loss(mini, heads)
+            if config.target_kl is not None and float(metrics["kl"]) > 1.5 * config.target_kl:
+                break
+            self.adam.step(loss)
+            passes += 1
+            for name, value in metrics.items():
+                sums[name] = sums[name] + value if passes > 1 else value
+        means: dict[str, Any] = {name: value / max(passes, 1) for name, value in sums.items()}
+        return {**means, "passes": float(passes), "lr": config.lr.at(self.clock.progress), **self.explained(batch)}
+
+    @torch.no_grad()
+    def prepare(self, batch: Batch) -> None:
+        """Add the columns `advantage` and `target` (on the scale of the value head)."""
+        config = self.config
+        recorded = batch.extra["value"]
+        values = recorded if self.scale is None else self.scale.up(recorded)
+        advantage = gae(batch.reward, values, batch.terminated, batch.cut, config.gamma, config.lam)
+        target = advantage + values[:-1]
+        if self.scale is not None:
+            self.scale.observe(target, batch.valid, self.policy)
+            target, recorded = self.scale.down(target), self.scale.down(values)
+        if config.normalize_advantage == "batch":
+            advantage = normalized(batch, advantage)
+        batch.add(advantage=advantage, target=target, old_value=recorded)
+
+    def loss(self, batch: Batch, heads: Heads) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The loss of one minibatch, and what to show of it."""
+        config, progress = self.config, self.clock.progress
+        dist = self.policy.dist(heads, batch.mask)
+        advantage = batch.advantage
+        if config.normalize_advantage == "minibatch":
+            advantage = normalized(batch, advantage)
+        log_ratio = dist.log_prob(batch.action) - batch.extra["log_prob"]
+        clip = config.clip.at(progress)
+        policy_loss = batch.mean(surrogate(log_ratio, advantage, clip, config.dual_clip), batch.choice)
+        value_loss = batch.mean(self.value_error(batch, heads["value"]))
+        entropy = batch.mean(dist.entropy(), batch.choice)
+        loss = policy_loss + config.value_weight * value_loss - config.entropy.at(progress) * entropy
+        with torch.no_grad():
+            ratio = log_ratio.exp()
+            kl = batch.mean(ratio - 1.0 - log_ratio, batch.choice)
+            clipped = batch.mean(((ratio - 1.0).abs() > clip).float(), batch.choice)
+        shown = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl, "clip_fraction": clipped}
+        return loss, {name: value.detach() for name, value in shown.items()}
+
+    def value_error(self, batch: Batch, value: Tensor) -> Tensor:
+        """Squared error of the value, pessimistic where it left its trusted interval."""
+        error: Tensor = (value - batch.target).square()
+        width = self.config.value_clip
+        if width is None:
+            return error
+        old = batch.old_value
+        near = old + (value - old).clamp(-width, width)
+        return torch.maximum(error, (near - batch.target).square())
+
+    @torch.no_grad()
+    def explained(self, batch: Batch) -> dict[str, Tensor]:
+        """How much of the variance of the targets the old values explain: 1 all, 0 none."""
+        target, value = batch.target, batch.old_value[:-1]
+        spread = batch.mean((target - batch.mean(target)).square())
+        left = target - value
+        rest = batch.mean((left - batch.mean(left)).square())
+        return {"explained_variance": 1.0 - rest / spread.clamp(min=1e-8)}
+
+
+def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float, dual_clip: float | None = None) -> Tensor:
+    """The pessimistic loss of every row."""
+    ratio = log_ratio.exp()
+    gain = torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
+    if dual_clip is not None:  # Ye et al. 2020: the loss of a bad action that became likely is bounded
+        gain = torch.where(advantage < 0, torch.maximum(gain, dual_clip * advantage), gain)
+    return -gain
+
+
+def normalized(batch: Batch, advantage: Tensor) -> Tensor:
+    """Mean 0 and deviation 1 over the rows that enter the policy loss."""
+    away = advantage - batch.mean(advantage, batch.choice)
+    spread = batch.mean(away.square(), batch.choice).sqrt()
+    return away / (spread + 1e-8)

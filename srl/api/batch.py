@@ -1,0 +1,367 @@
+"""Batches: what an algorithm trains on. Tensors, time first, on the learner's device; the memory is reused after update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from srl.core.seeds import word
+from srl.core.tree import leaves, map_tree
+
+SPAN_BYTES = 4 << 20
+"""Rows are gathered for several minibatches at once, as long as one leaf of them stays below this."""
+
+
+class Memory:
+    """Tensors that are allocated once and handed out again at every update."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def empty(self, key: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+        """A tensor with undefined content; the one of the last call with this key, if it fits."""
+        held = self._held.get(key)
+        if held is None or held.dtype != dtype or held.device != device or held.shape[1:] != shape[1:] or len(held) < shape[0]:
+            held = self._held[key] = torch.empty(shape, dtype=dtype, device=device)
+        return held[: shape[0]]
+
+
+class Ranks:
+    """The learners that share one update. One learner: counts are its own."""
+
+    def total(self, count: Tensor) -> Tensor:
+        """The sum of `count` over all ranks."""
+        return count
+
+
+@dataclass(slots=True)
+class Origin:
+    """Where a batch comes from: decides its random numbers, its buffers and its ranks."""
+
+    seed: int = 0
+    update: int = 0
+    memory_every: int | None = None
+    memory: Memory | None = None
+    ranks: Ranks | None = None
+
+
+class Batch:
+    """Rows `[T, B, ...]` (`[T, B, A, ...]` when joint). `obs`, `mask`, `state`, `first`, `extra` have the bootstrap row T too."""
+
+    obs: Any
+    mask: Any
+    """Allowed choices, or None."""
+    state: Any
+    """Per row; or None."""
+    action: Any
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    first: Tensor
+    valid: Tensor
+    """Real transitions."""
+    choice: Tensor
+    """Valid rows that enter the policy loss."""
+    cut: Tensor
+    """No later reward may be credited to this row."""
+    version: Tensor
+    extra: dict[str, Any]
+    signals: dict[str, Any]
+    memory: Any
+    """At row 0, `[B, ...]`; `{}` without memory."""
+    memories: Any
+    """All that was recorded, `[K, B, ...]`."""
+    weight: Any
+    """`[B]` of a prioritised replay, or None."""
+    priorities: Tensor | None
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Columns that `add` made."""
+
+    def __init__(self, rows: Mapping[str, Any], origin: Origin | None = None) -> None:
+        self.origin = origin or Origin()
+        self.priorities = None
+        self._shares: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
+        for name, tree in rows.items():
+            setattr(self, name, tree)
+        self._names = list(rows)
+
+    @classmethod
+    def of(cls, **rows: Any) -> Batch:
+        """A batch by hand: `reward` decides T and B, flags that are missing are harmless."""
+        data: dict[str, Any] = {
+            name: map_tree(torch.as_tensor, value) if value is not None else None for name, value in rows.items()
+        }
+        reward = data["reward"] = data["reward"].float()
+        off = torch.zeros(reward.shape, dtype=torch.bool)
+        for name in ("terminated", "truncated"):
+            data[name] = data.get(name, off).bool()
+        data.setdefault("valid", ~off)
+        data.setdefault("first", torch.zeros((len(reward) + 1, *reward.shape[1:]), dtype=torch.bool))
+        data.setdefault("choice", data["valid"])
+        data.setdefault("cut", data["terminated"] | data["truncated"] | ~data["valid"])
+        for name, empty in (("mask", None), ("state", None), ("weight", None), ("extra", {}), ("signals", {}), ("memories", {})):
+            data.setdefault(name, empty)
+        data.setdefault("memory", map_tree(lambda leaf: leaf[0], data["memories"]))
+        data.setdefault("version", torch.zeros(1, dtype=torch.int64))
+        return cls(data)
+
+    @property
+    def lead(self) -> torch.Size:
+        """The sizes in front of every row leaf: (T, B), or (T, B, A)."""
+        return self.valid.shape
+
+    def mean(self, x: Tensor, where: Tensor | None = None) -> Tensor:
+        """The mean over the valid rows (of them, those in `where`) of all ranks: gradients of ranks are summed."""
+        rows, share, _ = self._share(self.valid if where is None else where)
+        return torch.where(rows, x, 0.0).sum() * share
+
+    def count(self, where: Tensor | None = None) -> Tensor:
+        """How many rows `mean` takes, over all ranks."""
+        return self._share(self.valid if where is None else where)[2]
+
+    def add(self, **columns: Any) -> Batch:
+        """Columns of one's own, `[T, B, ...]` or `[T+1, B, ...]`: they ride into the minibatches."""
+        for name, tree in columns.items():
+            setattr(self, name, tree)
+            if name not in self._names:
+                self._names.append(name)
+        return self
+
+    def keep(self, *names: str) -> Batch:
+        """A copy of these leaves that outlives the update; without names, of all."""
+        rows = {name: getattr(self, name) for name in names or self._names}
+        copied = {name: map_tree(_clone, tree) for name, tree in rows.items()}
+        for name in ("valid", "choice", "cut"):
+            copied.setdefault(name, getattr(self, name).clone())
+        return Batch(copied, Origin(self.origin.seed, self.origin.update, self.origin.memory_every))
+
+    def prioritise(self, values: Tensor) -> None:
+        """`[B]` new priorities; the learner sends them back to the replay."""
+        self.priorities = values.detach()
+
+    def rng(self, tag: str) -> torch.Generator:
+        """A generator that depends on the run's seed, the update and the tag alone."""
+        key = np.random.SeedSequence(self.origin.seed, spawn_key=(self.origin.update, word(tag)))
+        generator = torch.Generator()
+        generator.manual_seed(int(key.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        return generator
+
+    def minibatches(self, rows: int, epochs: int = 1, *, chunk: int = 1, burn_in: int = 0) -> Iterator[Batch]:
+        """Minibatches of at most `rows` rows, shuffled anew each epoch, as even as can be, `[1, M, ...]`.
+
+        Rows that are not valid are left out. With `chunk` they are sequences, `[burn_in + chunk, M / chunk, ...]`, that
+        start where memory was recorded; rows that must not be trained are not valid in them.
+        """
+        plan = _Rows(self) if chunk == 1 and burn_in == 0 else _Sequences(self, chunk, burn_in)
+        generator = self.rng("minibatches")
+        for _ in range(epochs):
+            yield from plan.epoch(max(rows // plan.rows_each, 1), generator)
+
+    def _share(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(the rows, one over their number, their number): kept, since a loss asks several times."""
+        known = self._shares.get(id(where))
+        if known is None:
+            rows = where if where is self.valid else where & self.valid
+            count = rows.sum().float()
+            if self.origin.ranks is not None:
+                count = self.origin.ranks.total(count)
+            count = count.clamp(min=1.0)
+            known = self._shares[id(where)] = (where, rows, 1.0 / count, count)  # `where` stays: its id must
+        return known[1:]
+
+
+class _Minibatch(Batch):
+    """Leaves are gathered when they are first asked for: what a loss does not read costs nothing."""
+
+    def __init__(self, gather: _Gather, start: int, lead: tuple[int, ...], first: Tensor | None, trained: Tensor | None) -> None:
+        self.origin = gather.batch.origin
+        self.priorities = None
+        self._shares = {}
+        self._names = gather.batch._names
+        self._gather = gather
+        self._start = start
+        self._lead = lead
+        self._first = first
+        self._trained = trained
+        self._dense = trained is None
+
+    @property
+    def lead(self) -> torch.Size:
+        return torch.Size(self._lead)
+
+    def mean(self, x: Tensor, where: Tensor | None = None) -> Tensor:
+        if self._dense and self.origin.ranks is None and (where is None or where is self.__dict__.get("valid")):
+            return x.mean()
+        return super().mean(x, where)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = self._find(name)
+        self.__dict__[name] = value
+        return value
+
+    def _find(self, name: str) -> Any:
+        source = self._gather.batch
+        if name in ("memory", "memories"):
+            return self._memory(name)
+        if name in ("valid", "choice"):
+            return self._flags(name)
+        if name in ("version", "weight"):
+            return getattr(source, name)
+        tree = getattr(source, name)
+        if tree is None:
+            return None
+        cut = self._gather.columns(name, tree)
+        return map_tree(lambda leaf: leaf[self._start :][: math.prod(self._lead[:2])].view(*self._lead[:2], *leaf.shape[1:]), cut)
+
+    def _flags(self, name: str) -> Tensor:
+        source = self._gather.batch
+        if name == "choice" and source.choice is source.valid:
+            return self.valid
+        if self._dense and name == "valid" and len(self._lead) == 2:
+            return torch.ones(self._lead, dtype=torch.bool, device=source.valid.device)
+        cut = self._gather.columns(name, getattr(source, name))
+        flags: Tensor = cut[self._start :][: math.prod(self._lead[:2])].view(*self._lead[:2], *cut.shape[1:])
+        if self._trained is None:
+            return flags
+        trained = self._trained.view(*self._trained.shape, *[1] * (flags.ndim - 2))
+        return flags & trained
+
+    def _memory(self, name: str) -> Any:
+        source = self._gather.batch
+        if source.memories == {}:
+            return {}
+        assert self._first is not None
+        rows = self._first
+        found = map_tree(lambda leaf: leaf.flatten(0, 1).index_select(0, rows), source.memories)
+        return found if name == "memory" else map_tree(lambda leaf: leaf[None], found)
+
+
+class _Gather:
+    """The rows of a few minibatches: one `index_select` per leaf, into memory that is used again."""
+
+    def __init__(self, batch: Batch, index: Tensor) -> None:
+        self.batch = batch
+        self.index = index
+        self._columns: dict[str, Any] = {}
+
+    def columns(self, name: str, tree: Any) -> Any:
+        """The leaves `[rows, ...]` of one tree."""
+        found = self._columns.get(name)
+        if found is None:
+            found = self._columns[name] = _with_paths(lambda path, leaf: self._take(f"{name}/{path}", leaf), tree)
+        return found
+
+    def _take(self, key: str, leaf: Tensor) -> Tensor:
+        flat = leaf.flatten(0, 1)
+        shape = (len(self.index), *flat.shape[1:])
+        if self.batch.origin.memory is None or leaf.requires_grad:
+            return flat.index_select(0, self.index)
+        out = self.batch.origin.memory.empty(key, shape, leaf.dtype, leaf.device)
+        return torch.index_select(flat, 0, self.index, out=out)
+
+
+class _Rows:
+    """Single rows, those that are valid."""
+
+    rows_each = 1
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        size = batch.lead[0] * batch.lead[1]
+        valid = batch.valid.reshape(size, -1)
+        if batch.valid.ndim > 2:
+            self.rows_each = valid.shape[1]
+        present = valid.any(1) if valid.shape[1] > 1 else valid[:, 0]
+        self.index = None if bool(present.all()) else present.nonzero()[:, 0]
+        self.total = size if self.index is None else len(self.index)
+        self.places = size
+        if batch.memories != {} and (batch.origin.memory_every or 0) != 1:
+            raise ValueError(
+                "rows of a policy with memory are trained in sequences: give minibatches a chunk, or record memory at every row"
+            )
+
+    def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
+        batch, device = self.batch, self.batch.valid.device
+        order = torch.randperm(self.total, generator=generator).to(device)
+        index = order if self.index is None else self.index[order]
+        number = -(-self.places // size)  # by the places, not the valid rows: the same on every rank
+        bounds = [self.total * i // number for i in range(number + 1)]
+        dense = len(batch.lead) == 2
+        everyone = None if dense else torch.ones((1, 1), dtype=torch.bool, device=device)
+        for low, high in _spans(batch, size, number):
+            rows = index[bounds[low] : bounds[high]]
+            gather = _Gather(batch, rows)
+            for i in range(low, high):
+                start, count = bounds[i] - bounds[low], bounds[i + 1] - bounds[i]
+                if count:
+                    first = index[bounds[i] : bounds[i + 1]] if batch.memories != {} else None
+                    yield _Minibatch(gather, start, (1, count, *batch.lead[2:]), first, everyone)
+
+
+class _Sequences:
+    """Windows of `burn_in + chunk` rows of one column, of which `chunk` are trained."""
+
+    def __init__(self, batch: Batch, chunk: int, burn_in: int) -> None:
+        steps, self.width = batch.lead[0], batch.lead[1]
+        every = batch.origin.memory_every or steps
+        length = burn_in + chunk
+        stored = batch.memories != {}
+        if steps % chunk or length > steps or (stored and (chunk % every or burn_in % every)):
+            raise ValueError(
+                f"slabs of {steps} rows with memory every {every} rows cannot be cut into chunks of {chunk} after {burn_in}:"
+                " steps must be a multiple of chunk, chunk and burn_in multiples of the recording,"
+                " and both together must fit into a slab"
+            )
+        self.batch, self.chunk, self.length = batch, chunk, length
+        self.rows_each = chunk * math.prod(batch.lead[2:])
+        device = batch.valid.device
+        trained = torch.arange(0, steps, chunk, device=device)
+        # the first chunk has no rows before it, and needs none: its window goes on behind it instead
+        self.starts = (trained - burn_in).clamp(min=0)
+        self.lead_in = trained - self.starts
+        self.every = every
+
+    def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
+        batch, device = self.batch, self.batch.valid.device
+        total = len(self.starts) * self.width
+        order = torch.randperm(total, generator=generator).to(device)
+        windows, column = order // self.width, order % self.width
+        number = -(-total // size)
+        bounds = [total * i // number for i in range(number + 1)]
+        time = torch.arange(self.length, device=device)[:, None]
+        for i in range(number):
+            part = slice(bounds[i], bounds[i + 1])
+            start, lead_in = self.starts[windows[part]], self.lead_in[windows[part]]
+            rows = ((start + time) * self.width + column[part]).flatten()
+            trained = (time >= lead_in) & (time < lead_in + self.chunk)
+            first = torch.div(start, self.every, rounding_mode="floor") * self.width + column[part]
+            yield _Minibatch(_Gather(batch, rows), 0, (self.length, len(start), *batch.lead[2:]), first, trained)
+
+
+def _spans(batch: Batch, size: int, number: int) -> Iterator[tuple[int, int]]:
+    """Groups of minibatches that are gathered together."""
+    largest = max((leaf[0, 0].numel() * leaf.element_size() for _, leaf in leaves(batch.obs)), default=4)
+    step = max(1, min(number, SPAN_BYTES // max(largest * size, 1)))
+    for low in range(0, number, step):
+        yield low, min(low + step, number)
+
+
+def _with_paths(function: Any, tree: Any, path: str = "") -> Any:
+    if isinstance(tree, Mapping):
+        return {key: _with_paths(function, part, f"{path}/{key}" if path else key) for key, part in tree.items()}
+    return function(path, tree)
+
+
+def _clone(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, Tensor) else leaf

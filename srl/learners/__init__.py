@@ -1,0 +1,1 @@
+"""Learners: how an algorithm is driven on devices."""

@@ -1,0 +1,53 @@
+"""From the numpy rows of a trainer's batch to the tensors that an algorithm sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from srl.api.batch import Batch, Memory, Origin, Ranks
+from srl.api.slab import SlabShape
+from srl.core.tree import map_tree
+
+
+class Intake:
+    """Rows `[T, E, A, ...]` become `[T, E * A, ...]`: views of the caller's memory where the device is the CPU."""
+
+    def __init__(self, shape: SlabShape, device: torch.device, seed: int, *, joint: bool, ranks: Ranks | None = None) -> None:
+        self.shape = shape
+        self.device = device
+        self.joint = joint
+        self._origin = (seed, shape.memory_every, Memory(), ranks)
+
+    def batch(self, rows: Mapping[str, Any], update: int) -> Batch:
+        """The batch of one update."""
+        seed, every, memory, ranks = self._origin
+        leaves = {name: map_tree(self._rows, tree) for name, tree in rows.items() if name not in ("version", "state", "memory")}
+        leaves["version"] = self._tensor(rows["version"])
+        leaves["state"] = map_tree(self._state, rows["state"]) if "state" in rows else None
+        leaves["memories"] = map_tree(self._rows, rows.get("memory", {}))
+        leaves["memory"] = map_tree(lambda leaf: leaf[0], leaves["memories"])
+        for name, missing in (("mask", None), ("extra", {}), ("signals", {}), ("weight", None)):
+            leaves.setdefault(name, missing)
+        leaves.setdefault("choice", leaves["valid"])
+        leaves["cut"] = leaves["terminated"] | leaves["truncated"] | ~leaves["valid"]
+        return Batch(leaves, Origin(seed, update, every, memory, ranks))
+
+    def _rows(self, leaf: Any) -> Tensor:
+        tensor = self._tensor(leaf)
+        return tensor if self.joint else tensor.flatten(1, 2)
+
+    def _state(self, leaf: Any) -> Tensor:
+        tensor = self._tensor(leaf)
+        agents = self.shape.agents
+        return tensor if self.joint or agents == 1 else tensor.repeat_interleave(agents, 1)
+
+    def _tensor(self, leaf: Any) -> Tensor:
+        array = np.asarray(leaf)
+        if not (array.flags.writeable and array.flags.c_contiguous):
+            array = np.array(array, order="C")  # torch knows no read-only tensors
+        return torch.from_numpy(array).to(self.device)

@@ -1,0 +1,100 @@
+"""The usual actor-critic: towers over vectors, a convolutional encoder over pictures, heads for every action spec."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from srl.api.batch import Batch
+from srl.api.neural import Heads, NeuralPolicy
+from srl.api.policy import Bounds, PolicySpec
+from srl.core.load import option
+from srl.core.tree import leaves
+from srl.nets.dists import head_size, make_dist, real_size
+from srl.nets.mlp import Mlp, linear
+from srl.nets.normalizer import Normalizer
+from srl.nets.vision import NatureCnn, is_picture
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCriticConfig:
+    """Sizes of the actor-critic."""
+
+    hidden: tuple[int, ...] = option((64, 64), "sizes of the hidden layers", low=1)
+    activation: Literal["tanh", "relu", "elu"] = option("tanh", "after every hidden layer")
+    shared: bool = option(False, "one tower for actor and critic instead of one each")
+    normalize_obs: bool = option(False, "running mean and variance of vector observations, learned on the way")
+    log_std: float = option(0.0, "of Box actions, at the start; then it is learned")
+    features: int = option(512, "numbers that a picture is encoded to", low=1)
+
+
+class ActorCritic(NeuralPolicy):
+    """Heads: logits (means of Box actions), value, and log_std."""
+
+    Config = ActorCriticConfig
+    bounds: ClassVar[Bounds] = "clip"
+
+    def __init__(self, config: ActorCriticConfig, spec: PolicySpec) -> None:
+        super().__init__(config, spec)
+        self.reads = ("obs", "mask") if spec.mask else ("obs",)
+        self.vectors = [path for path, leaf in leaves(spec.obs) if not is_picture(leaf)]
+        self.pictures = [path for path, leaf in leaves(spec.obs) if is_picture(leaf)]
+        sizes = {path: math.prod(leaf.shape) for path, leaf in leaves(spec.obs)}
+        inputs = sum(sizes[path] for path in self.vectors)
+        self.normalizer = Normalizer(inputs) if config.normalize_obs and inputs else None
+        self.encoders = nn.ModuleList(NatureCnn(_leaf(spec.obs, path), config.features) for path in self.pictures)
+        inputs += config.features * len(self.pictures)
+        tower = (inputs, *config.hidden)
+        self.actor = Mlp(tower, config.activation)
+        self.critic = None if config.shared else Mlp(tower, config.activation)
+        self.logits = linear(tower[-1], head_size(spec.action), 0.01)
+        self.value = linear(tower[-1], 1, 1.0)
+        reals = real_size(spec.action)
+        self.log_std = nn.Parameter(torch.full((reals,), config.log_std)) if reals else None
+
+    def unroll(self, batch: Batch) -> Heads:
+        features = self.encode(batch.obs)
+        acting = self.actor(features)
+        judging = acting if self.critic is None else self.critic(features)
+        heads: Heads = {"logits": self.logits(acting), "value": self.value(judging).squeeze(-1)}
+        if self.log_std is not None:
+            heads["log_std"] = self.log_std
+        return heads
+
+    def dist(self, heads: Heads, mask: Any = None) -> Any:
+        return make_dist(self.spec.action, heads["logits"], mask, heads.get("log_std"))
+
+    def encode(self, obs: Any) -> Tensor:
+        """The features `[T, B, inputs]` of observations."""
+        parts = []
+        if self.vectors:
+            vector = self._vector(obs)
+            parts.append(vector if self.normalizer is None else self.normalizer(vector))
+        for path, encoder in zip(self.pictures, self.encoders, strict=True):
+            parts.append(encoder(_leaf(obs, path)))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def observe(self, batch: Batch) -> None:
+        if self.normalizer is not None:
+            rows = self._vector(batch.obs)[: batch.lead[0]]
+            self.normalizer.observe(rows[batch.valid])
+
+    def numpy_twin(self) -> str | None:
+        return None if self.pictures or self.memory != {} else "srl.nets.numpy_mlp:MLPPolicy"
+
+    def _vector(self, obs: Any) -> Tensor:
+        parts = []
+        for path in self.vectors:
+            leaf, row = _leaf(obs, path), _leaf(self.spec.obs, path).shape
+            parts.append(leaf.reshape(*leaf.shape[: leaf.ndim - len(row)], math.prod(row)).float())
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+def _leaf(tree: Any, path: str) -> Any:
+    for key in path.split("/") if path else ():
+        tree = tree[key]
+    return tree

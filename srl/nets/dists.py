@@ -1,0 +1,211 @@
+"""Distributions over actions, as few operations as they need. Noise comes from the rng that is handed in."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from srl.api.env import ActionSpec, Box, Discrete, MultiBinary, MultiDiscrete
+from srl.core.seeds import Rng
+
+FORBIDDEN = -1e9
+"""The logit of a masked choice: finite, so that nothing becomes nan."""
+BELOW_ONE = 1.0 - 2.0**-22
+"""Uniform numbers are scaled by this, so that rounding never reaches the end of the last choice."""
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+def head_size(action: ActionSpec) -> int:
+    """How many numbers a policy head gives for one action."""
+    if isinstance(action, dict):
+        return sum(head_size(action[key]) for key in sorted(action))
+    if isinstance(action, MultiDiscrete):
+        return sum(action.counts)
+    if isinstance(action, Box):
+        return math.prod(action.shape)
+    return action.n
+
+
+def real_size(action: ActionSpec) -> int:
+    """How many real numbers an action has: the size of `log_std`."""
+    if isinstance(action, dict):
+        return sum(real_size(action[key]) for key in sorted(action))
+    return math.prod(action.shape) if isinstance(action, Box) else 0
+
+
+def make_dist(action: ActionSpec, logits: Tensor, mask: Any = None, log_std: Tensor | None = None) -> Any:
+    """The distribution of an action spec. Parts of a dict take their columns in the order of their keys."""
+    if isinstance(action, dict):
+        return _make_joint(action, logits, mask, log_std)
+    if isinstance(action, Discrete):
+        return Categorical(logits, mask)
+    if isinstance(action, MultiDiscrete):
+        return MultiCategorical(logits, action.counts, mask)
+    if isinstance(action, MultiBinary):
+        return Bernoulli(logits, mask)
+    if log_std is None:
+        raise ValueError("a Box action needs the head log_std beside logits")
+    return Gaussian(logits, log_std, action.shape)
+
+
+class Categorical:
+    """One choice out of n. A row without any allowed choice is as if all were allowed."""
+
+    def __init__(self, logits: Tensor, mask: Tensor | None = None) -> None:
+        if mask is not None:
+            allowed = mask | ~mask.any(-1, keepdim=True)
+            logits = logits.masked_fill(~allowed, FORBIDDEN)
+        self.logits = torch.log_softmax(logits, -1)
+
+    def sample(self, rng: Rng) -> Tensor:
+        """By the inverse of the distribution function: one uniform number a row."""
+        uniform = _noise(rng.uniform(1), self.logits)[..., 0] * BELOW_ONE
+        upto = self.logits.exp().cumsum(-1)
+        point = (uniform * upto[..., -1]).unsqueeze(-1)
+        return (upto[..., :-1] <= point).sum(-1)
+
+    def mode(self) -> Tensor:
+        return self.logits.argmax(-1)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return self.logits.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        return -(self.logits.exp() * self.logits).sum(-1)
+
+    def kl(self, other: Categorical) -> Tensor:
+        return (self.logits.exp() * (self.logits - other.logits)).sum(-1)
+
+
+class MultiCategorical:
+    """Several independent choices; the mask holds theirs side by side."""
+
+    def __init__(self, logits: Tensor, counts: tuple[int, ...], mask: Tensor | None = None) -> None:
+        masks = torch.split(mask, counts, -1) if mask is not None else [None] * len(counts)
+        self.parts = [Categorical(part, allowed) for part, allowed in zip(torch.split(logits, counts, -1), masks, strict=True)]
+
+    def sample(self, rng: Rng) -> Tensor:
+        return torch.stack([part.sample(rng) for part in self.parts], -1)
+
+    def mode(self) -> Tensor:
+        return torch.stack([part.mode() for part in self.parts], -1)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return _total([part.log_prob(action[..., i]) for i, part in enumerate(self.parts)])
+
+    def entropy(self) -> Tensor:
+        return _total([part.entropy() for part in self.parts])
+
+    def kl(self, other: MultiCategorical) -> Tensor:
+        return _total([part.kl(theirs) for part, theirs in zip(self.parts, other.parts, strict=True)])
+
+
+class Bernoulli:
+    """Independent bits; a masked one is 0 for sure."""
+
+    def __init__(self, logits: Tensor, mask: Tensor | None = None) -> None:
+        self.logits = logits if mask is None else logits.masked_fill(~mask, FORBIDDEN)
+
+    def sample(self, rng: Rng) -> Tensor:
+        uniform = _noise(rng.uniform(self.logits.shape[-1]), self.logits) * BELOW_ONE
+        return (uniform < self.logits.sigmoid()).to(torch.int8)
+
+    def mode(self) -> Tensor:
+        return (self.logits > 0).to(torch.int8)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        sign = 1.0 - 2.0 * action.to(self.logits.dtype)
+        return -torch.nn.functional.softplus(sign * self.logits).sum(-1)
+
+    def entropy(self) -> Tensor:
+        chance = self.logits.sigmoid()
+        return (torch.nn.functional.softplus(self.logits) - chance * self.logits).sum(-1)
+
+    def kl(self, other: Bernoulli) -> Tensor:
+        chance = self.logits.sigmoid()
+        plus = torch.nn.functional.softplus
+        return (chance * (self.logits - other.logits) - plus(self.logits) + plus(other.logits)).sum(-1)
+
+
+class Gaussian:
+    """Independent normal numbers with a deviation of their own; never clipped here, the actor does that."""
+
+    def __init__(self, mean: Tensor, log_std: Tensor, shape: tuple[int, ...]) -> None:
+        self.mean = mean
+        self.log_std = log_std
+        self.shape = shape
+
+    def sample(self, rng: Rng) -> Tensor:
+        noise = _noise(rng.normal(self.mean.shape[-1]), self.mean)
+        return self._shaped(self.mean + self.log_std.exp() * noise)
+
+    def mode(self) -> Tensor:
+        return self._shaped(self.mean)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        away = (action.reshape(self.mean.shape) - self.mean) * (-self.log_std).exp()
+        return -0.5 * (away * away).sum(-1) - (self.log_std + 0.5 * _LOG_2PI).expand_as(self.mean).sum(-1)
+
+    def entropy(self) -> Tensor:
+        return (self.log_std + 0.5 * (1.0 + _LOG_2PI)).expand_as(self.mean).sum(-1)
+
+    def kl(self, other: Gaussian) -> Tensor:
+        ratio = (2.0 * (self.log_std - other.log_std)).exp()
+        away = (self.mean - other.mean) * (-other.log_std).exp()
+        each = 0.5 * (ratio + away * away - 1.0) - self.log_std + other.log_std
+        return each.expand_as(self.mean).sum(-1)
+
+    def _shaped(self, action: Tensor) -> Tensor:
+        return action.reshape(*action.shape[:-1], *self.shape)
+
+
+class Joint:
+    """A dict of independent actions."""
+
+    def __init__(self, parts: dict[str, Any]) -> None:
+        self.parts = parts
+
+    def sample(self, rng: Rng) -> dict[str, Any]:
+        return {key: part.sample(rng) for key, part in self.parts.items()}
+
+    def mode(self) -> dict[str, Any]:
+        return {key: part.mode() for key, part in self.parts.items()}
+
+    def log_prob(self, action: dict[str, Any]) -> Tensor:
+        return _total([part.log_prob(action[key]) for key, part in self.parts.items()])
+
+    def entropy(self) -> Tensor:
+        return _total([part.entropy() for part in self.parts.values()])
+
+    def kl(self, other: Joint) -> Tensor:
+        return _total([part.kl(other.parts[key]) for key, part in self.parts.items()])
+
+
+def _make_joint(action: dict[str, Any], logits: Tensor, mask: Any, log_std: Tensor | None) -> Joint:
+    keys = sorted(action)
+    columns = torch.split(logits, [head_size(action[key]) for key in keys], -1)
+    reals = [real_size(action[key]) for key in keys]
+    spreads = torch.split(log_std, reals, -1) if log_std is not None else [None] * len(keys)
+    masks = mask if mask is not None else {}
+    return Joint(
+        {
+            key: make_dist(action[key], column, masks.get(key), spread if size else None)
+            for key, column, spread, size in zip(keys, columns, spreads, reals, strict=True)
+        }
+    )
+
+
+def _noise(draws: Any, like: Tensor) -> Tensor:
+    """[N, columns] numbers in the leading sizes of `like`."""
+    noise = torch.from_numpy(draws).to(like.device, like.dtype)
+    return noise.view(*like.shape[:-1], draws.shape[-1])
+
+
+def _total(parts: list[Tensor]) -> Tensor:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
