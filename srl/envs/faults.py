@@ -1,0 +1,66 @@
+"""What an env can do wrong, put into words: which copy, which episode, what was found, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from srl.core.errors import BadObservation
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """One step of one copy."""
+
+    name: str
+    """How the user calls the env."""
+    place: str
+    """The worker, such as `actor/3`; may be empty."""
+    env: int
+    seed: int
+    step: int
+
+    def __str__(self) -> str:
+        worker = f"{self.place}, " if self.place else ""
+        return f"env '{self.name}' ({worker}env {self.env}, seed {self.seed}, step {self.step})"
+
+    @property
+    def alone(self) -> str:
+        """The command that shows it without a run."""
+        return f"srl check env {self.name} --seed {self.seed}"
+
+
+def bad_observation(spot: Spot, key: tuple[str, ...], expected: str, found: Any, likely: str) -> BadObservation:
+    """E05 for one leaf of an observation."""
+    return BadObservation(
+        f"{spot} returned an observation outside its space",
+        ("key", f"{list(key)}   expected {expected}   got {describe(found)}"),
+        ("likely", f"{likely}     check it alone: {spot.alone}"),
+    )
+
+
+def bad_step(spot: Spot, what: str, likely: str) -> BadObservation:
+    """E05 for anything else that a step returned."""
+    return BadObservation(f"{spot} {what}", ("likely", f"{likely}     check it alone: {spot.alone}"))
+
+
+def describe(found: Any) -> str:
+    """`float64 (64,64,3) min -0.12 max 1.03`."""
+    try:
+        array = np.asarray(found)
+    except ValueError:
+        return f"a ragged {type(found).__name__}"
+    if array.dtype.kind not in "biuf":
+        return f"{type(found).__name__} {found!r}"[:80]
+    if array.size == 0:
+        return f"{array.dtype} {sizes(array.shape)}"
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        return f"{array.dtype} {sizes(array.shape)} with {int(np.isnan(array).sum())} nan"
+    return f"{array.dtype} {sizes(array.shape)} min {array.min():.3g} max {array.max():.3g}"
+
+
+def sizes(shape: tuple[int, ...]) -> str:
+    """`(64,64,3)`."""
+    return f"({','.join(map(str, shape))})"

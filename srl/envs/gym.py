@@ -1,0 +1,414 @@
+"""Gymnasium envs: a hand loop over E copies, and gymnasium's own vectorised envs. Both write rows in place."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from srl.api.env import BatchEnv, Block, EnvSpec, TeamBlock, TeamSpec
+from srl.core.errors import SrlError, UserError
+from srl.core.load import load, nearest, option
+from srl.core.seeds import Seeds
+from srl.core.spec import Leaf
+from srl.core.tree import Array, Tree, map_tree
+from srl.envs.faults import Spot, bad_observation, bad_step
+from srl.envs.saving import is_classic, pack_classic, pack_rng, unpack_classic, unpack_rng
+from srl.envs.spaces import Actions, Fault, Obs, actions_of, obs_of
+
+TEAM = "agent"
+"""The team, and its one agent, of every single-agent env."""
+_NEVER = sys.maxsize
+_FINAL = ("final_obs", "final_observation", "terminal_observation", "final_info")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymConfig:
+    id: Any = option(help="a gymnasium id, or a class or function that makes a gymnasium.Env")
+    args: Mapping[str, Any] = option({}, "keywords of the env")
+    stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
+    signals: tuple[str, ...] = option((), "info keys recorded with every step (cost, ...)")
+    mask: bool | None = option(None, "action masks from info or the observation's `action_mask`; null: if they are there")
+    render: bool = option(False, "make pictures (render_mode rgb_array)")
+    checked: int = option(100, "ticks whose every observation is checked; later one row a tick", low=0)
+
+
+class GymEnv(BatchEnv):
+    """E copies of a gymnasium env, stepped one after the other."""
+
+    Config: ClassVar[type] = GymConfig
+    place = ""
+
+    def __init__(self, count: int, seeds: Seeds, **args: Any) -> None:
+        super().__init__(count, seeds)
+        self.config: GymConfig = load(GymConfig, args, path="env")
+        self.name = name_of(self.config.id)
+        if self.config.render:
+            choose_gl()
+        made = [self._make() for _ in range(count)]
+        self._envs = [env for env, _ in made]
+        self._limit = made[0][1]
+        env = self._envs[0]
+        own = type(env).__module__.startswith("gymnasium.")
+        self._actions: Actions = actions_of(env.action_space, self.name, plain=own)
+        space, self._mask_from = self._find_mask(env)
+        self._nested = space is not env.observation_space
+        self._obs: Obs = obs_of(space, self.name)
+        self._bare = isinstance(self._obs.spec, Leaf) and isinstance(space, spaces.Box) and not self._nested
+        self.spec = EnvSpec(
+            teams={TEAM: TeamSpec(agents=(TEAM,), obs=self._obs.spec, action=self._actions.spec, mask=self._mask_from != "")},
+            signals={name: Leaf((), "float32") for name in self.config.signals},
+            stats=self.config.stats,
+        )
+        self._steps = [one.step for one in self._envs]
+        self._episode = [-1] * count
+        self._elapsed = [0] * count
+        self._seed = [0] * count
+        self._ended = [False] * count
+        self._tick = 0
+
+    def reset(self, out: Block) -> None:
+        team = out.teams[TEAM]
+        obs = map_tree(lambda leaf: leaf[:, 0], team.obs)
+        mask = map_tree(lambda leaf: leaf[:, 0], team.mask) if team.mask is not None else None
+        for env in range(self.count):
+            self._begin(env, obs, mask)
+
+    def step(self, actions: Mapping[str, Tree], out: Block) -> None:
+        team = out.teams[TEAM]
+        values = self._actions.split(map_tree(lambda leaf: leaf[:, 0], actions[TEAM]))
+        bare = self._bare
+        obs: Any = team.obs[:, 0] if bare else map_tree(lambda leaf: leaf[:, 0], team.obs)  # type: ignore[index]
+        mask = map_tree(lambda leaf: leaf[:, 0], team.mask) if team.mask is not None else None
+        full = self._tick < self.config.checked
+        looked = self._tick % self.count
+        self._tick += 1
+        ended, elapsed, limit, signals = self._ended, self._elapsed, self._limit, self.config.signals
+        rewards = [0.0] * self.count
+        env = 0
+        try:
+            for env, step in enumerate(self._steps):
+                if ended[env]:
+                    self._begin(env, obs, mask)
+                    continue
+                row, reward, terminated, truncated, info = step(values[env])
+                elapsed[env] = played = elapsed[env] + 1
+                if full or env == looked:
+                    self._look(env, row, reward)
+                if bare:
+                    obs[env] = row
+                else:
+                    self._write(env, row, obs)
+                rewards[env] = reward  # type: ignore[call-overload]
+                if mask is not None:
+                    self._write_mask(env, row, info, mask)
+                if signals:
+                    self._write_signals(env, info, team)
+                if terminated or truncated or played >= limit:
+                    ended[env] = True
+                    team.terminated[env, 0] = terminated
+                    team.truncated[env, 0] = truncated or played >= limit
+                    self._finish(env, info, out)
+        except SrlError:
+            raise
+        except Exception as problem:
+            problem.add_note(f"in {self._spot(env)}")
+            raise
+        team.reward[:, 0] = rewards
+
+    def render(self, env: int) -> Array:
+        if not self.config.render:
+            raise UserError(f"env '{self.name}' was made without pictures", ("try", "env.render=true"))
+        return np.asarray(self._envs[env].render())
+
+    def save(self) -> Tree | None:
+        bare = [env.unwrapped for env in self._envs]
+        if not all(is_classic(env) and env is whole for env, whole in zip(bare, self._envs, strict=True)):
+            return None
+        counters = np.array([self._episode, self._elapsed, self._seed, self._ended], np.int64)
+        saved: dict[str, Any] = {"counters": counters, "tick": np.array(self._tick)}
+        return saved | {"envs": {f"{i:06d}": pack_classic(env) for i, env in enumerate(bare)}}
+
+    def load(self, saved: Tree) -> None:
+        assert isinstance(saved, dict)
+        episode, elapsed, seed, ended = np.asarray(saved["counters"]).tolist()
+        self._episode, self._elapsed, self._seed = episode, elapsed, seed
+        self._ended = [bool(flag) for flag in ended]
+        self._tick = int(saved["tick"])
+        for i, env in enumerate(self._envs):
+            unpack_classic(env, saved["envs"][f"{i:06d}"])
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+        self._envs, self._steps = [], []
+
+    def _make(self) -> tuple[gymnasium.Env[Any, Any], int]:
+        return _peeled(_made(self.config, self.name))
+
+    def _find_mask(self, env: gymnasium.Env[Any, Any]) -> tuple[spaces.Space[Any], str]:
+        """The space of the observation itself, and where masks come from: "", "info" or "obs"."""
+        space = env.observation_space
+        wanted = self.config.mask
+        if wanted is not False and isinstance(space, spaces.Dict) and set(space.spaces) == {"observation", "action_mask"}:
+            return space.spaces["observation"], "obs"
+        if wanted is False or isinstance(env.action_space, spaces.Box):
+            return space, ""
+        if type(env).__module__.startswith("gymnasium.envs.classic_control."):
+            return space, ""
+        _, info = _answer(env.reset(seed=self.seeds.seed(0, 0)), Spot(self.name, self.place, 0, self.seeds.seed(0, 0), 0))
+        if "action_mask" in info:
+            return space, "info"
+        if wanted:
+            raise UserError(
+                f"env '{self.name}' gives no action masks",
+                ("expected", "info['action_mask'], or a Dict observation of 'observation' and 'action_mask'"),
+                ("try", "env.mask=false"),
+            )
+        return space, ""
+
+    def _begin(self, env: int, obs: Tree, mask: Tree | None) -> None:
+        self._episode[env] += 1
+        self._elapsed[env] = 0
+        self._ended[env] = False
+        self._seed[env] = self.seeds.seed(env, self._episode[env])
+        row, info = _answer(self._envs[env].reset(seed=self._seed[env]), self._spot(env))
+        self._look(env, row, 0.0)
+        self._write(env, row, obs)
+        if mask is not None:
+            self._write_mask(env, row, info, mask)
+
+    def _finish(self, env: int, info: Mapping[str, Any], out: Block) -> None:
+        for key in _FINAL:
+            if key in info:
+                raise bad_step(
+                    self._spot(env),
+                    f"resets itself within the step that ends an episode (info has '{key}')",
+                    "an autoreset wrapper inside; take it away, episodes are begun here",
+                )
+        for column, key in enumerate(self.config.stats):
+            out.stats[env, column] = self._number(env, info, key)
+
+    def _write(self, env: int, row: Any, obs: Tree) -> None:
+        self._obs.write(obs, env, row["observation"] if self._nested else row)
+
+    def _write_mask(self, env: int, row: Any, info: Mapping[str, Any], mask: Tree) -> None:
+        value = row["action_mask"] if self._nested else info.get("action_mask")
+        if value is None:
+            raise bad_step(self._spot(env), "gave no info['action_mask']", "masks must come with every step, the last too")
+        self._actions.write_mask(mask, env, value)
+
+    def _write_signals(self, env: int, info: Mapping[str, Any], team: TeamBlock) -> None:
+        for key in self.config.signals:
+            team.signals[key][env, 0] = self._number(env, info, key)  # type: ignore[index]
+
+    def _number(self, env: int, info: Mapping[str, Any], key: str) -> float:
+        if key not in info:
+            near = nearest(key, [str(one) for one in info])
+            likely = f"did you mean '{near}'?" if near else f"it has {', '.join(map(str, info)) or 'nothing'}"
+            raise bad_step(self._spot(env), f"has no info['{key}']", likely)
+        return float(info[key])
+
+    def _look(self, env: int, row: Any, reward: Any) -> None:
+        """What numpy would silently cast or broadcast is caught here, at the env that made it."""
+        try:
+            self._obs.check(row["observation"] if self._nested else row)
+        except Fault as fault:
+            raise bad_observation(self._spot(env), fault.key, fault.expected, fault.found, fault.likely) from None
+        if np.shape(reward) != () or not np.isfinite(reward):
+            raise bad_step(self._spot(env), f"returned the reward {reward!r}", "a reward is one finite number")
+
+    def _spot(self, env: int) -> Spot:
+        return Spot(self.name, self.place, self.seeds.first + env, self._seed[env], self._elapsed[env])
+
+
+def name_of(made: Any) -> str:
+    """How the user calls an env."""
+    if isinstance(made, str):
+        return made
+    return f"{getattr(made, '__module__', '')}:{getattr(made, '__qualname__', type(made).__name__)}".lstrip(":")
+
+
+def choose_gl() -> None:
+    """Without a display MuJoCo draws by EGL, unless the user chose; must come before its first import."""
+    if sys.platform == "linux" and not os.environ.get("DISPLAY") and not os.environ.get("WAYLAND_DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
+
+
+def _made(config: GymConfig, name: str) -> gymnasium.Env[Any, Any]:
+    mode: dict[str, Any] = {"render_mode": "rgb_array"} if config.render else {}
+    try:
+        if isinstance(config.id, str):
+            return gymnasium.make(config.id, disable_env_checker=True, **mode, **config.args)
+        env = config.id(**mode, **config.args)
+    except (gymnasium.error.Error, TypeError) as problem:
+        raise UserError(f"cannot make env '{name}'", ("cause", f"{type(problem).__name__}: {problem}")) from problem
+    if not isinstance(env, gymnasium.Env):
+        raise UserError(
+            f"'{name}' made a {type(env).__name__}", ("expected", "a gymnasium.Env, a PettingZoo ParallelEnv or a BatchEnv")
+        )
+    return env
+
+
+def _peeled(env: gymnasium.Env[Any, Any]) -> tuple[gymnasium.Env[Any, Any], int]:
+    """The env without the wrappers whose work is done here, and its time limit."""
+    limit = _NEVER
+    while type(env) in (TimeLimit, OrderEnforcing, PassiveEnvChecker):
+        if isinstance(env, TimeLimit):
+            limit = min(limit, env._max_episode_steps)
+        env = env.env  # type: ignore[attr-defined]
+    return env, limit
+
+
+def _answer(answer: Any, spot: Spot) -> tuple[Any, Mapping[str, Any]]:
+    """(obs, info) of a reset."""
+    if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping):
+        return answer
+    raise bad_step(
+        spot, f"returned a {type(answer).__name__} from reset()", "return (observation, info), as gymnasium >= 0.26 does"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymVectorConfig:
+    id: Any = option(help="a gymnasium id with a vector entry point, or a function (num_envs=, ...) that makes a VectorEnv")
+    args: Mapping[str, Any] = option({}, "keywords of the env")
+    stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
+    render: bool = option(False, "make pictures (render_mode rgb_array)")
+    checked: int = option(100, "ticks whose observations are checked", low=0)
+
+
+class GymVectorEnv(BatchEnv):
+    """An env that steps its own E copies at once, such as gymnasium's CartPoleVectorEnv. One seed for all copies."""
+
+    Config: ClassVar[type] = GymVectorConfig
+    place = ""
+
+    def __init__(self, count: int, seeds: Seeds, **args: Any) -> None:
+        super().__init__(count, seeds)
+        self.config: GymVectorConfig = load(GymVectorConfig, args, path="env")
+        self.name = name_of(self.config.id)
+        if self.config.render:
+            choose_gl()
+        self._env = self._make()
+        self._mode = self._autoreset()
+        self._obs = obs_of(self._env.single_observation_space, self.name)
+        self._actions = actions_of(self._env.single_action_space, self.name)
+        team = TeamSpec(agents=(TEAM,), obs=self._obs.spec, action=self._actions.spec)
+        self.spec = EnvSpec(teams={TEAM: team}, stats=self.config.stats)
+        self._seed = seeds.seed(0, 0)
+        self._ended = np.zeros(count, bool)
+        self._tick = 0
+
+    def reset(self, out: Block) -> None:
+        obs, _ = self._env.reset(seed=self._seed)
+        self._ended[:] = False
+        self._look(obs)
+        self._write(obs, out)
+
+    def step(self, actions: Mapping[str, Tree], out: Block) -> None:
+        taken = self._actions.batch(map_tree(lambda leaf: leaf[:, 0], actions[TEAM]))
+        obs, reward, terminated, truncated, info = self._env.step(taken)
+        if self._mode is AutoresetMode.DISABLED and self._ended.any():
+            obs, _ = self._env.reset(options={"reset_mask": self._ended.copy()})
+            reward, terminated, truncated = (np.where(self._ended, 0, part) for part in (reward, terminated, truncated))
+        self._tick += 1
+        if self._tick <= self.config.checked:
+            self._look(obs)
+        self._write(obs, out)
+        team = out.teams[TEAM]
+        team.reward[:, 0] = reward
+        team.terminated[:, 0] = terminated
+        team.truncated[:, 0] = truncated
+        np.logical_or(terminated, truncated, out=self._ended)
+        if self.config.stats and self._ended.any():
+            self._write_stats(info, out)
+
+    def render(self, env: int) -> Array:
+        if not self.config.render:
+            raise UserError(f"env '{self.name}' was made without pictures", ("try", "env.render=true"))
+        pictures: Any = self._env.render()
+        return np.asarray(pictures[env])
+
+    def save(self) -> Tree | None:
+        env: Any = self._env
+        if type(env).__name__ != "CartPoleVectorEnv" or env.state is None:
+            return None
+        return {
+            "state": env.state.copy(),
+            "steps": env.steps.copy(),
+            "ended": env.prev_done.copy(),
+            "rng": pack_rng(env.np_random),
+            "tick": np.array(self._tick),
+        }
+
+    def load(self, saved: Tree) -> None:
+        assert isinstance(saved, dict)
+        env: Any = self._env
+        env.state, env.steps, env.prev_done = (np.array(saved[key]) for key in ("state", "steps", "ended"))
+        env.np_random = unpack_rng(saved["rng"])
+        self._ended[:] = saved["ended"]
+        self._tick = int(saved["tick"])
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _make(self) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+        mode: dict[str, Any] = {"render_mode": "rgb_array"} if self.config.render else {}
+        make: Callable[..., Any] = self.config.id
+        try:
+            if isinstance(self.config.id, str):
+                kind = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
+                return gymnasium.make_vec(self.config.id, self.count, vectorization_mode=kind, **mode, **self.config.args)
+            return make(num_envs=self.count, **mode, **self.config.args)  # type: ignore[no-any-return]
+        except (gymnasium.error.Error, TypeError) as problem:
+            raise UserError(
+                f"cannot make vectorised env '{self.name}'",
+                ("cause", f"{type(problem).__name__}: {problem}"),
+                ("try", "use: gym, which loops over single envs"),
+            ) from problem
+
+    def _autoreset(self) -> AutoresetMode:
+        mode = self._env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        mode = AutoresetMode(mode) if not isinstance(mode, AutoresetMode) else mode
+        if mode is AutoresetMode.SAME_STEP:
+            raise UserError(
+                f"env '{self.name}' begins the next episode within the step that ends one",
+                ("expected", "metadata['autoreset_mode'] NEXT_STEP or DISABLED: the last observation is a row of its own"),
+                ("try", "args: {autoreset_mode: NextStep}, if the env has it, or use: gym"),
+            )
+        return mode
+
+    def _write(self, obs: Any, out: Block) -> None:
+        self._obs.write_all(map_tree(lambda leaf: leaf[:, 0], out.teams[TEAM].obs), obs)
+
+    def _write_stats(self, info: Mapping[str, Any], out: Block) -> None:
+        for column, key in enumerate(self.config.stats):
+            if key not in info:
+                raise bad_step(self._spot(0), f"has no info['{key}']", f"it has {', '.join(map(str, info)) or 'nothing'}")
+            out.stats[self._ended, column] = np.asarray(info[key], np.float64)[self._ended]
+
+    def _look(self, obs: Any) -> None:
+        row = _first(obs)
+        try:
+            self._obs.check(row)
+        except Fault as fault:
+            raise bad_observation(self._spot(0), fault.key, fault.expected, fault.found, fault.likely) from None
+
+    def _spot(self, env: int) -> Spot:
+        return Spot(self.name, self.place, self.seeds.first + env, self._seed, self._tick)
+
+
+def _first(batched: Any) -> Any:
+    """The observation of the first copy."""
+    if isinstance(batched, Mapping):
+        return {key: _first(part) for key, part in batched.items()}
+    return tuple(_first(part) for part in batched) if isinstance(batched, tuple) else batched[0]

@@ -1,0 +1,3 @@
+"""tasks"""
+
+TASKS: dict[str, object] = {}

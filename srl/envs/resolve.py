@@ -1,0 +1,139 @@
+"""From what a file says to a BatchEnv: registered names, gymnasium ids, paths to classes and functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from srl.api.env import BatchEnv
+from srl.core.errors import UnknownKey, UnknownName, UserError
+from srl.core.load import load, nearest
+from srl.core.registry import REGISTRIES
+from srl.core.seeds import Seeds
+
+_OURS = ("stats", "signals", "mask", "render", "checked", "args")
+"""Settings of the adapters; all other keys beside `use: my_pkg.envs:Make` go to the env itself."""
+
+
+def make_env(component: Any, count: int, seeds: Seeds, *, place: str = "") -> BatchEnv:
+    """`count` copies of an env. `component` is a name, `{use:, ...}`, or a thing with `use` and `args`.
+
+    `place` names the worker in errors, such as `actor/3`.
+    """
+    use, args = _parts(component)
+    target, args = _target(use, args)
+    env = _build(target, use, args, count, seeds)
+    if hasattr(env, "place"):
+        env.place = place
+    return env
+
+
+def _parts(component: Any) -> tuple[Any, dict[str, Any]]:
+    if isinstance(component, Mapping):
+        args = dict(component)
+        use = args.pop("use", None) or ("gym" if "id" in args else None)
+        if use is None:
+            raise UserError(
+                "'env' says not which env", ("expected", "a name, or {use: name, ...}"), ("try", "env.use=CartPole-v1")
+            )
+        return use, args
+    if hasattr(component, "use"):
+        return component.use, dict(component.args)
+    return component, {}
+
+
+def _target(use: Any, args: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The BatchEnv class, and its keywords."""
+    registry = REGISTRIES["env"]
+    if not isinstance(use, str):
+        return _adapted(use, args)
+    if use in registry or (":" in use and not _is_gym_id(use)):
+        return _adapted(registry.resolve(use), args)
+    if _has_mujoco(use, args):
+        return registry.resolve("mujoco"), {"id": use, **args}
+    if _is_gym_id(use):
+        return registry.resolve("gym"), {"id": use, **_split(args)}
+    raise _unknown(use)
+
+
+def _adapted(found: Any, args: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A BatchEnv as it is; what makes a gymnasium env or a PettingZoo ParallelEnv behind its adapter."""
+    if isinstance(found, type) and issubclass(found, BatchEnv):
+        return found, args
+    adapter = "pettingzoo" if _is_parallel(found) else "gym"
+    return REGISTRIES["env"].resolve(adapter), {"id": found, **_split(args)}
+
+
+def _build(target: Any, use: Any, args: dict[str, Any], count: int, seeds: Seeds) -> BatchEnv:
+    config = getattr(target, "Config", None)
+    if config is not None:
+        loaded = load(config, args, path="env")
+        args = {key: getattr(loaded, key) for key in args}
+    else:
+        _check_keywords(target, use, args)
+    env: BatchEnv = target(count, seeds, **args)
+    return env
+
+
+def _check_keywords(target: Any, use: Any, args: Mapping[str, Any]) -> None:
+    known = list(inspect.signature(target).parameters.values())[2:]
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):
+        return
+    names = [one.name for one in known]
+    for key in args:
+        if key not in names:
+            near = nearest(key, names)
+            hint = ("did you mean", f"{near}?") if near else ("settings", ", ".join(names) or "none")
+            raise UnknownKey(f"env '{use}' has no setting '{key}'", hint)
+
+
+def _split(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the adapter beside the keywords of the env."""
+    own = {key: value for key, value in args.items() if key in _OURS}
+    rest = {key: value for key, value in args.items() if key not in _OURS}
+    return own | {"args": {**own.get("args", {}), **rest}}
+
+
+def _is_gym_id(name: str) -> bool:
+    """Whether gymnasium knows it; `module:Name-v0` imports the module first, as gymnasium does."""
+    import gymnasium
+
+    if name in gymnasium.registry:
+        return True
+    if ":" in name and name.rpartition("-v")[2].isdigit() and not name.endswith(".py"):
+        return True
+    kind, _, version = name.rpartition("-v")
+    known = [key for key in gymnasium.registry if key == name or key.rpartition("-v")[0] == kind]
+    return bool(known) and version.isdigit()
+
+
+def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
+    """Whether the batched MuJoCo env plays this very task with these settings."""
+    if "-v" not in name or ":" in name:
+        return False
+    from srl.envs.mujoco_tasks import TASKS
+
+    return name in TASKS and not set(args) & {"signals", "checked"}
+
+
+def _is_parallel(found: Any) -> bool:
+    """Whether a class or a factory makes PettingZoo ParallelEnvs, without making one if its type says so."""
+    kind = found if isinstance(found, type) else inspect.signature(found).return_annotation if callable(found) else None
+    if isinstance(kind, str):
+        return "ParallelEnv" in kind
+    if isinstance(kind, type):
+        return any(base.__name__ == "ParallelEnv" for base in kind.__mro__)
+    return False
+
+
+def _unknown(name: str) -> UserError:
+    import gymnasium
+
+    names = [*REGISTRIES["env"].names(), *gymnasium.registry]
+    error = UnknownName(f"no env is called '{name}'")
+    if near := nearest(name, names):
+        error.add("did you mean", f"{near}?")
+    error.add("known", f"{', '.join(REGISTRIES['env'].names())}, and every gymnasium id")
+    error.add("try", "a path such as my_pkg.envs:Make or path/to/file.py:Make, or import=my_pkg, which registers it")
+    return error
