@@ -1,9 +1,9 @@
 """The two ends of each kind of stream. Ends never wait: only the process loop does, on one bell.
 
-    kind     way                      ends
-    sample   slabs, one way           SampleProducer -> SampleConsumer     nothing lost silently
-    infer    question and answer      InferClient <-> InferServer          stateless servers, tickets
-    param    newest version wins      ParamPublisher -> ParamSubscriber
+kind     way                      ends
+sample   slabs, one way           SampleProducer -> SampleConsumer     nothing lost silently
+infer    question and answer      InferClient <-> InferServer          stateless servers, tickets
+param    newest version wins      ParamPublisher -> ParamSubscriber
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class SampleConsumer(End):
 
     @abstractmethod
     def grant(self, number: int, min_version: Version) -> None:
-        """Permit one slab; it goes to the producer that has waited longest, or waits for one. Grants of the dead are issued again."""
+        """Permit one slab: it goes to whoever waited longest, or waits for a producer. Grants of the dead are issued again."""
 
     @abstractmethod
     def get(self) -> Lease | None:
@@ -246,7 +246,7 @@ class ParamSubscriber(End):
 
     @abstractmethod
     def fetch(self, selector: str) -> tuple[Version, Tree] | None:
-        """A kept version: `latest-10`, `uniform:<draw>` or `=<version>`; None until it has come: ask again when the bell rings."""
+        """A kept version: `latest-10`, `uniform:<draw in [0, 1)>` or `=<version>`; None until it has come: ask again."""
 
 
 class Bell(ABC):

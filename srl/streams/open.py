@@ -1,0 +1,96 @@
+"""Open an end of a stream, and the bell of a process: the only door to this room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from srl.core.errors import WiringError
+from srl.streams.base import Bell, End, Side, StreamSpec
+from srl.streams.bell import ProcessBell
+from srl.streams.inproc import InprocTransport
+from srl.streams.links import Transport
+from srl.streams.questions import Client, Server
+from srl.streams.slots import Consumer, Producer
+from srl.streams.versions import Publisher, Subscriber
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the ends of this process live."""
+
+    bind: str = "tcp://127.0.0.1"
+    """zmq: where sockets bind, without the port; `ipc://` and a folder for local sockets."""
+    host: str = ""
+    """zmq: what peers call this host; empty: the address of `bind`."""
+    curve: tuple[bytes, bytes] | None = None
+    """zmq: public and secret key of this process; None: in the clear."""
+    files: Path | None = None
+    """shm: a folder for files and fifos where /proc is not shared among the processes (containers, macOS)."""
+
+
+KINDS: dict[Side, str] = {
+    "producer": "sample",
+    "consumer": "sample",
+    "client": "infer",
+    "server": "infer",
+    "publisher": "param",
+    "subscriber": "param",
+}
+
+
+def open_bell() -> Bell:
+    """The bell of this process; what it needs is opened by the ends that need it."""
+    return ProcessBell()
+
+
+def open_end(
+    spec: StreamSpec,
+    side: Side,
+    *,
+    name: str,
+    bell: Bell,
+    incarnation: int = 0,
+    slots: int = 2,
+    groups: int = 1,
+    units: int = 1,
+    place: Place | None = None,
+) -> End:
+    """An end with no peers yet. `slots`: sample producers; `groups` and `units` (of one question): infer clients."""
+    if KINDS[side] != spec.kind:
+        raise WiringError(f"{name}: a stream of kind {spec.kind} has no {side}", ("stream", spec.name))
+    if min(slots, groups, units) < 1:
+        raise WiringError(f"{name}: slots, groups and units must be at least 1", ("found", f"{slots}, {groups}, {units}"))
+    assert isinstance(bell, ProcessBell)
+    transport = _TRANSPORTS[spec.via](bell, place or Place())
+    if side == "producer":
+        return Producer(spec, name, transport, slots, incarnation, bell)
+    if side == "consumer":
+        return Consumer(spec, name, transport, incarnation)
+    if side == "client":
+        return Client(spec, name, transport, groups, units, incarnation)
+    if side == "server":
+        return Server(spec, name, transport, incarnation)
+    if side == "publisher":
+        return Publisher(spec, name, transport, incarnation)
+    return Subscriber(spec, name, transport, incarnation)
+
+
+def _inproc(bell: ProcessBell, place: Place) -> Transport:
+    return InprocTransport()
+
+
+def _shm(bell: ProcessBell, place: Place) -> Transport:
+    from srl.streams.shm import ShmTransport
+
+    return ShmTransport(bell, place.files)
+
+
+def _zmq(bell: ProcessBell, place: Place) -> Transport:
+    from srl.streams.zmq import ZmqTransport
+
+    return ZmqTransport(bell, place.bind, place.host, place.curve)
+
+
+_TRANSPORTS: dict[str, Callable[[ProcessBell, Place], Transport]] = {"inproc": _inproc, "shm": _shm, "zmq": _zmq}

@@ -1,0 +1,325 @@
+"""Infer streams: questions, answers, tickets. The same for every transport; servers keep nothing between questions."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from srl.core.spec import lead
+from srl.core.tree import Array, Tree
+from srl.streams.base import Answer, Asked, Counts, InferClient, InferServer, StreamSpec, Ticket, Version
+from srl.streams.codec import Arena, Layout
+from srl.streams.links import ANSWER, ASK, Linked, Peers, Transport, Wire, in_order, place
+
+
+def block_arena(question: Layout, answer: Layout, groups: int) -> Arena:
+    """A client's memory: per group the open ticket and the one last taken, a question slot and an answer slot."""
+    return Arena(2 * groups, [layout for _ in range(groups) for layout in (question, answer)])
+
+
+@dataclass(slots=True)
+class _Question:
+    ticket: Ticket = 0
+    rows: Tree | None = None
+    min_version: Version = 0
+    server: _Server | None = None
+    open: bool = False
+    answer: Answer | None = None
+
+
+@dataclass(slots=True)
+class _Server(Linked):
+    pass
+
+
+class Client(Peers[_Server], InferClient):
+    """Where questions are asked. The rows of a question must stay as they are until it is answered."""
+
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int, units: int, incarnation: int) -> None:
+        self._units = units
+        self._question = Layout(lead(spec.record, units))
+        self._answer = Layout(lead(spec.answer, units))
+        arena = block_arena(self._question, self._answer, groups)
+        super().__init__(spec, "client", name, transport, arena, incarnation)
+        self._words = arena.words(self._memory)
+        self._groups = [_Question() for _ in range(groups)]
+        self._slots = [self._question.flat(arena.record(self._memory, 2 * group)) for group in range(groups)]
+        self._answers = [arena.record(self._memory, 2 * group + 1, writable=False) for group in range(groups)]
+        self._next: Ticket = (incarnation << 32) + 1
+        self._known: set[str] = set()
+        self._homes: list[_Server | None] = [None] * groups
+        self._copies = transport.by == "memory"
+        self._handlers = {ANSWER: self._on_answer}
+
+    def post(self, group: int, rows: Tree, min_version: Version) -> Ticket:
+        question = self._groups[group]
+        arrays = self._question.checked(rows)
+        ticket = self._next
+        self._next = ticket + 1
+        question.ticket, question.min_version = ticket, min_version
+        question.open, question.answer = True, None
+        if self._copies:
+            for target, source in zip(self._slots[group], arrays, strict=True):
+                target[...] = source
+        else:
+            question.rows = rows
+        self._words[2 * group] = ticket
+        self._send(group, question, self._homes[group])
+        return ticket
+
+    def ready(self, group: int) -> Answer | None:
+        return self._groups[group].answer
+
+    def waits(self) -> str:
+        texts = [
+            f"group {group} waits for {question.server.name if question.server else 'a server that is not attached'}"
+            f" (version {question.min_version} or newer)"
+            for group, question in enumerate(self._groups)
+            if question.open
+        ]
+        return f"{self.name}: {', '.join(texts)}" if texts else ""
+
+    def _send(self, group: int, question: _Question, server: _Server | None) -> None:
+        question.server = server
+        if server is not None:
+            self._counts.put += 1
+            self._counts.bytes += self._question.size
+            server.wire.send(ASK, group, question.ticket, question.min_version, question.rows)
+
+    def _on_answer(self, link: _Server, slot: int, number: int, value: int, body: Tree | None) -> None:
+        if slot >= len(self._groups):
+            self.refuse()
+            return
+        question = self._groups[slot]
+        if not question.open or number != question.ticket or link is not question.server:
+            return  # a second answer, or one to a question that was asked anew
+        if value < question.min_version:
+            self.refuse()
+            return
+        question.open, question.rows = False, None
+        question.answer = Answer(self._answers[slot] if body is None else body, value)
+        self._counts.released += 1
+
+    # peers ----------------------------------------------------------------------------------------------------------
+
+    def _says(self) -> Mapping[str, Any]:
+        return {"groups": len(self._groups), "units": self._units}
+
+    def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
+        return {ASK: self._question, ANSWER: self._answer}
+
+    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _Server:
+        self._known.add(peer)
+        return _Server(peer, address["source"], incarnation, wire)
+
+    def _attached(self, link: _Server) -> None:
+        self._find_homes()
+        self._ask_again()
+
+    def _detached(self, link: _Server, reason: str) -> Counts:
+        for group, question in enumerate(self._groups):
+            if question.open and question.server is link:
+                question.server = None
+                taken = self.transport.by != "bytes" and self._words[2 * group + 1] == question.ticket
+                if not taken:
+                    self._counts.drop(reason)
+        self._find_homes()
+        self._ask_again()
+        return Counts()
+
+    def _find_homes(self) -> None:
+        """A group keeps to one server; while that is away, to the next in order."""
+        names = in_order(self._known)
+        for group in range(len(self._groups)):
+            start = place(self.name) + group
+            order = [names[(start + step) % len(names)] for step in range(len(names))]
+            self._homes[group] = next((self._by_name[name] for name in order if name in self._by_name), None)
+
+    def _ask_again(self) -> None:
+        for group, question in enumerate(self._groups):
+            if question.open and question.server is None:
+                self._send(group, question, self._homes[group])
+
+    def _release_memory(self) -> None:
+        self._words.release()
+        self._slots.clear()
+        self._answers.clear()
+        for question in self._groups:
+            question.answer = question.rows = None
+
+
+@dataclass(slots=True)
+class _Client(Linked):
+    units: int
+    groups: int
+    questions: list[Tree]
+    answers: list[list[Array]]
+    words: memoryview | None
+    last: list[Ticket] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Queued:
+    client: _Client
+    group: int
+    ticket: Ticket
+    min_version: Version
+    rows: Tree
+    since: float
+
+
+class Server(Peers[_Client], InferServer):
+    """Where questions are answered."""
+
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport, incarnation: int) -> None:
+        self._unit = Layout(lead(spec.record, 1))
+        self._part = Layout(lead(spec.answer, 1))
+        super().__init__(spec, "server", name, transport, Arena(0, []), incarnation)
+        self._queue: deque[_Queued] = deque()
+        self._units = 0
+        self._stacks: list[tuple[int, list[Array]]] = []
+        self._lent: dict[int, tuple[int, list[Array]]] = {}
+        self._handlers = {ASK: self._on_ask}
+
+    def take(self, limit: int, version: Version) -> Asked | None:
+        if not self._queue:
+            return None
+        taken, units = self._choose(limit, version)
+        if not taken:
+            return None
+        self._units -= units
+        for queued in taken:
+            words = queued.client.words
+            if words is not None:
+                words[2 * queued.group + 1] = queued.ticket
+        self._counts.taken += len(taken)
+        if len(taken) == 1:
+            return Asked(taken[0].rows, (units,), self, (taken[0],))
+        rows, stack = self._stack([queued.rows for queued in taken], units)
+        asked = Asked(rows, tuple(queued.client.units for queued in taken), self, tuple(taken))
+        self._lent[id(asked)] = stack
+        return asked
+
+    def waiting(self) -> tuple[int, float]:
+        return (self._units, time.monotonic() - self._queue[0].since) if self._queue else (0, 0.0)
+
+    def reply(self, asked: Asked, answer: Tree, version: Version) -> None:
+        arrays = self._part.checked(answer, lead=sum(asked.sizes))
+        start = 0
+        for queued, size in zip(asked.tickets, asked.sizes, strict=True):
+            self._answer(queued, arrays, start, start + size, version)
+            start += size
+        stack = self._lent.pop(id(asked), None)
+        if stack is not None:
+            self._stacks.append(stack)
+
+    def waits(self) -> str:
+        if not self._queue:
+            return ""
+        return f"{self.name} holds {len(self._queue)} questions that need version {self._queue[0].min_version} or newer"
+
+    def _choose(self, limit: int, version: Version) -> tuple[list[_Queued], int]:
+        taken: list[_Queued] = []
+        left: list[_Queued] = []
+        units = 0
+        while self._queue:
+            queued = self._queue[0]
+            if taken and units + queued.client.units > limit:
+                break
+            self._queue.popleft()
+            words = queued.client.words
+            if words is not None and words[2 * queued.group] != queued.ticket:
+                self._units -= queued.client.units
+                self._counts.drop("stale")
+                continue  # asked anew meanwhile
+            if queued.min_version > version:
+                left.append(queued)
+                continue
+            taken.append(queued)
+            units += queued.client.units
+        self._queue.extendleft(reversed(left))
+        return taken, units
+
+    def _stack(self, blocks: list[Tree], units: int) -> tuple[Tree, tuple[int, list[Array]]]:
+        """The blocks one after the other, in memory that is used again after the reply."""
+        stack = next((one for one in self._stacks if one[0] >= units), None)
+        if stack is None:
+            layout = self._unit
+            shapes = [(units, *shape[1:]) for shape in layout.shapes]
+            stack = (units, [np.empty(shape, dtype) for shape, dtype in zip(shapes, layout.dtypes, strict=True)])
+            self._stacks.clear()
+        else:
+            self._stacks.remove(stack)
+        leaves = [self._unit.flat(block) for block in blocks]
+        views = [array[:units] for array in stack[1]]
+        for index, view in enumerate(views):
+            np.concatenate([leaf[index] for leaf in leaves], out=view)
+        return self._unit.tree(views), stack
+
+    def _answer(self, queued: _Queued, arrays: list[Array], start: int, end: int, version: Version) -> None:
+        client = queued.client
+        if self._by_source.get(client.source) is not client:
+            self._counts.drop("client_gone")
+            return
+        if client.words is None:
+            part = self._part.tree([array[start:end] for array in arrays])
+            client.wire.send(ANSWER, queued.group, queued.ticket, version, part)
+            return
+        if client.words[2 * queued.group] != queued.ticket:
+            return  # asked anew meanwhile: the slot belongs to the newer question
+        for target, array in zip(client.answers[queued.group], arrays, strict=True):
+            target[...] = array[start:end]
+        client.wire.send(ANSWER, queued.group, queued.ticket, version)
+
+    def _on_ask(self, link: _Client, slot: int, number: int, value: int, body: Tree | None) -> None:
+        if slot >= link.groups or number <= link.last[slot]:
+            self.refuse()
+            return
+        link.last[slot] = number
+        rows = link.questions[slot] if body is None else body
+        self._counts.bytes += self._unit.size * link.units
+        self._units += link.units
+        self._queue.append(_Queued(link, slot, number, value, rows, time.monotonic()))
+
+    # peers ----------------------------------------------------------------------------------------------------------
+
+    def _says(self) -> Mapping[str, Any]:
+        return {}
+
+    def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
+        question, answer = self._layouts(address)
+        return {ASK: question, ANSWER: answer}
+
+    def _layouts(self, address: Mapping[str, Any]) -> tuple[Layout, Layout]:
+        units = int(address["units"])
+        return Layout(lead(self.spec.record, units)), Layout(lead(self.spec.answer, units))
+
+    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _Client:
+        units, groups, memory = int(address["units"]), int(address["groups"]), wire.memory
+        client = _Client(peer, address["source"], incarnation, wire, units, groups, [], [], None, [0] * groups)
+        if memory is not None:
+            question, answer = self._layouts(address)
+            arena = block_arena(question, answer, groups)
+            client.questions = [arena.record(memory, 2 * group, writable=False) for group in range(groups)]
+            client.answers = [answer.flat(arena.record(memory, 2 * group + 1)) for group in range(groups)]
+            client.words = arena.words(memory)
+        return client
+
+    def _detached(self, link: _Client, reason: str) -> Counts:
+        kept = [queued for queued in self._queue if queued.client is not link]
+        lost = len(self._queue) - len(kept)
+        if lost:
+            self._counts.drop(reason, lost)
+        self._queue = deque(kept)
+        self._units = sum(queued.client.units for queued in kept)
+        return Counts()
+
+    def _release_memory(self) -> None:
+        self._queue.clear()
+        self._stacks.clear()
+        self._lent.clear()
