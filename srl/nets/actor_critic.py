@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,24 +11,13 @@ from torch import Tensor, nn
 from srl.api.batch import Batch
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
-from srl.core.load import option
 from srl.core.tree import leaves
-from srl.nets.dists import head_size, make_dist, real_size
+from srl.nets.dists import make_dist
+from srl.nets.heads import head_size, real_size
 from srl.nets.mlp import Mlp, linear
 from srl.nets.normalizer import Normalizer
+from srl.nets.settings import ActorCriticConfig
 from srl.nets.vision import NatureCnn, is_picture
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActorCriticConfig:
-    """Sizes of the actor-critic."""
-
-    hidden: tuple[int, ...] = option((64, 64), "sizes of the hidden layers", low=1)
-    activation: Literal["tanh", "relu", "elu"] = option("tanh", "after every hidden layer")
-    shared: bool = option(False, "one tower for actor and critic instead of one each")
-    normalize_obs: bool = option(False, "running mean and variance of vector observations, learned on the way")
-    log_std: float = option(0.0, "of Box actions, at the start; then it is learned")
-    features: int = option(512, "numbers that a picture is encoded to", low=1)
 
 
 class ActorCritic(NeuralPolicy):

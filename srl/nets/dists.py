@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -10,30 +9,7 @@ from torch import Tensor
 
 from srl.api.env import ActionSpec, Box, Discrete, MultiBinary, MultiDiscrete
 from srl.core.seeds import Rng
-
-FORBIDDEN = -1e9
-"""The logit of a masked choice: finite, so that nothing becomes nan."""
-BELOW_ONE = 1.0 - 2.0**-22
-"""Uniform numbers are scaled by this, so that rounding never reaches the end of the last choice."""
-_LOG_2PI = math.log(2.0 * math.pi)
-
-
-def head_size(action: ActionSpec) -> int:
-    """How many numbers a policy head gives for one action."""
-    if isinstance(action, dict):
-        return sum(head_size(action[key]) for key in sorted(action))
-    if isinstance(action, MultiDiscrete):
-        return sum(action.counts)
-    if isinstance(action, Box):
-        return math.prod(action.shape)
-    return action.n
-
-
-def real_size(action: ActionSpec) -> int:
-    """How many real numbers an action has: the size of `log_std`."""
-    if isinstance(action, dict):
-        return sum(real_size(action[key]) for key in sorted(action))
-    return math.prod(action.shape) if isinstance(action, Box) else 0
+from srl.nets.heads import BELOW_ONE, FORBIDDEN, LOG_2PI, head_size, real_size
 
 
 def make_dist(action: ActionSpec, logits: Tensor, mask: Any = None, log_std: Tensor | None = None) -> Any:
@@ -84,8 +60,10 @@ class MultiCategorical:
     """Several independent choices; the mask holds theirs side by side."""
 
     def __init__(self, logits: Tensor, counts: tuple[int, ...], mask: Tensor | None = None) -> None:
-        masks = torch.split(mask, counts, -1) if mask is not None else [None] * len(counts)
-        self.parts = [Categorical(part, allowed) for part, allowed in zip(torch.split(logits, counts, -1), masks, strict=True)]
+        masks = torch.split(mask, list(counts), -1) if mask is not None else [None] * len(counts)
+        self.parts = [
+            Categorical(part, allowed) for part, allowed in zip(torch.split(logits, list(counts), -1), masks, strict=True)
+        ]
 
     def sample(self, rng: Rng) -> Tensor:
         return torch.stack([part.sample(rng) for part in self.parts], -1)
@@ -147,10 +125,10 @@ class Gaussian:
 
     def log_prob(self, action: Tensor) -> Tensor:
         away = (action.reshape(self.mean.shape) - self.mean) * (-self.log_std).exp()
-        return -0.5 * (away * away).sum(-1) - (self.log_std + 0.5 * _LOG_2PI).expand_as(self.mean).sum(-1)
+        return -0.5 * (away * away).sum(-1) - (self.log_std + 0.5 * LOG_2PI).expand_as(self.mean).sum(-1)
 
     def entropy(self) -> Tensor:
-        return (self.log_std + 0.5 * (1.0 + _LOG_2PI)).expand_as(self.mean).sum(-1)
+        return (self.log_std + 0.5 * (1.0 + LOG_2PI)).expand_as(self.mean).sum(-1)
 
     def kl(self, other: Gaussian) -> Tensor:
         ratio = (2.0 * (self.log_std - other.log_std)).exp()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-LIMIT = 10.0
-"""Normalised inputs are clipped to this many deviations."""
+from srl.nets.heads import LIMIT
 
 
 class Normalizer(nn.Module):
