@@ -157,9 +157,9 @@ class Group:
                 returns = recorder.returns[over, agents]
                 name = f"episode/return/{team}" if several else "episode/return"
                 self.reading.add(name, float(returns[took_part].sum()), float(took_part.sum()))
-            self.reading.add(
-                "episode/length", float(recorder.rows_lived[over].max(1).sum()) / len(recorders), number / len(recorders)
-            )
+            if "length" not in self.spec.stats:
+                lengths = float(recorder.rows_lived[over].max(1).sum())
+                self.reading.add("episode/length", lengths / len(recorders), number / len(recorders))
             recorder.forget(ended)
         for index, name in enumerate(self.spec.stats):
             self.reading.add(f"episode/{name}", float(self._stats[over, index].sum()), number)
