@@ -16,16 +16,17 @@ from srl.core.where import Where
 _SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(exclude_categories=["Cs"]))
 )
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 _TRAPS = st.sampled_from(
-    ["1e-4", "010", "yes", "no", "on", "12:30:00", "300_000", "null", "~", "", "true", ".inf", "-.inf", ".nan", "0x1F", "0o17", "<<",
-     "=", "-", ".", "1.", "+.5", "2001-01-01", "a: b", "# no", "[1", "{", "*a", "&a", "!a", "@a", "`a", "%a", "- a", "? a", " x ", "x\n",
-     "\n", "\t", "\x00", "\x85", "\u2028", "\ufeff", "\U0001f600", "'", '"', "...", "---", "0b1", "1_", "_1", "190:20:30", "é"]
-)  # fmt: skip
+    """1e-4 010 yes no on 12:30:00 300_000 null ~ true .inf -.inf .nan 0x1F 0o17 << = - . 1. +.5 2001-01-01 [1 { *a &a !a @a `a %a
+    ' " ... --- 0b1 1_ _1 190:20:30 é""".split()
+    + ["", "a: b", "# no", "- a", "? a", " x ", "x\n", "\n", "\t", "\x00", "\x85", "\u2028", "\ufeff", "\U0001f600", "\x7f"]
+)
 _DATA = st.recursive(
     _SCALARS | _TRAPS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])) | _TRAPS, inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXT | _TRAPS, inner, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 def same(left: Any, right: Any) -> bool:

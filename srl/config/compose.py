@@ -1,0 +1,158 @@
+"""An experiment file, what it inherits, and overrides, composed into one mapping that knows where every value came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from srl.config.find import find, list_experiments, shown
+from srl.config.merge import Merged, label
+from srl.config.overrides import Override, parse_override
+from srl.config.render import render
+from srl.config.yaml import Sourced, read
+from srl.core.errors import BadFile, BadOverride
+from srl.core.where import Provenance, Where
+
+__all__ = ["Composed", "compose", "list_experiments", "render_with_provenance"]
+
+PYTHON = Where("python call")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composed:
+    """The data of an experiment before any schema has seen it."""
+
+    data: dict[str, Any]
+    provenance: Provenance
+    name: str = ""
+    """`cartpole`, `base/ppo`; empty when no file was named."""
+    files: tuple[str, ...] = ()
+    """Every file that was read, parents first."""
+    notes: tuple[str, ...] = ()
+    """What was dropped because a `use` changed."""
+
+
+def compose(
+    experiment: str | FilePath | None,
+    overrides: Sequence[str] = (),
+    *,
+    search: Sequence[FilePath] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    origin: Where | None = None,
+) -> Composed:
+    """The file of `experiment` (none is needed), then `settings` of a Python call, then overrides from left to right.
+
+    `experiment=NAME` and `import=MODULE` are understood among the overrides. `origin` replaces the places of the
+    experiment's own values: a resume says where they really come from.
+    """
+    words, named, plugins = _split([parse_override(text) for text in overrides])
+    experiment = experiment if experiment is not None else named
+    merged = Merged()
+    reader = _Reader(search)
+    name = ""
+    if experiment is not None:
+        path = find(experiment, search)
+        name = _name(experiment)
+        base = reader.read(path)
+        if origin is not None:
+            label(base.provenance, (), base.data, origin)
+        merged.merge(base.data, base.provenance)
+    for key, value in (settings or {}).items():
+        merged.assign((key,), value, PYTHON)
+    for word in words:
+        _apply(word, merged, reader)
+    _add_plugins(merged, plugins)
+    return Composed(
+        data=merged.data,
+        provenance=merged.provenance,
+        name=name,
+        files=tuple(reader.files),
+        notes=tuple(dict.fromkeys([*reader.notes, *merged.notes])),
+    )
+
+
+def render_with_provenance(composed: Composed, resolved: Mapping[str, Any] | None = None) -> str:
+    """YAML with a comment on every line: where the value came from. `resolved`: the same with defaults filled in."""
+    return render(composed.data if resolved is None else resolved, composed.provenance)
+
+
+class _Reader:
+    """Reads files with what they inherit."""
+
+    def __init__(self, search: Sequence[FilePath] | None) -> None:
+        self.search = search
+        self.files: list[str] = []
+        self.notes: list[str] = []
+        self._open: list[FilePath] = []
+
+    def read(self, path: FilePath) -> Sourced:
+        """One file over all that it inherits."""
+        real = path.resolve()
+        if real in self._open:
+            chain = " -> ".join(shown(one) for one in [*self._open[self._open.index(real) :], real])
+            raise BadFile(f"'{shown(path)}' inherits itself", ("chain", chain))
+        self._open.append(real)
+        own = read(path, shown(path))
+        if own.data is not None and not isinstance(own.data, dict):
+            raise BadFile(f"'{shown(path)}' holds no mapping", ("expected", "settings such as  env: CartPole-v1"))
+        data = dict(own.data or {})
+        merged = Merged()
+        for name in self._parents(data.pop("inherit", None), own.provenance):
+            parent = self.read(find(name, self.search, beside=path.parent))
+            merged.merge(parent.data, parent.provenance)
+        own.provenance.drop(("inherit",))
+        merged.merge(data, own.provenance)
+        self.notes += merged.notes
+        self._open.pop()
+        if shown(path) not in self.files:
+            self.files.append(shown(path))
+        return Sourced(merged.data, merged.provenance)
+
+    def _parents(self, inherit: Any, places: Provenance) -> Iterator[str]:
+        names = [inherit] if isinstance(inherit, str) else inherit if inherit is not None else []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise BadFile(
+                "inherit expects names of experiments", ("from", str(places.at(("inherit",)))), ("try", "inherit: [base/ppo]")
+            )
+        yield from names
+
+
+def _split(words: list[Override]) -> tuple[list[Override], str | None, list[str]]:
+    """The overrides proper, the experiment and the plugins."""
+    rest, experiment, plugins = [], None, []
+    for word in words:
+        if word.path == ("experiment",) and word.action == "set":
+            experiment = str(word.value)
+        elif word.path == ("import",) and word.action == "set":
+            plugins += [str(one) for one in (word.value if isinstance(word.value, list) else str(word.value).split(","))]
+        else:
+            rest.append(word)
+    return rest, experiment, plugins
+
+
+def _apply(word: Override, merged: Merged, reader: _Reader) -> None:
+    if word.action == "merge":
+        read_file = reader.read(find(word.value, reader.search))
+        merged.merge(read_file.data, read_file.provenance)
+    elif word.action == "remove":
+        merged.remove(word.path)
+    elif word.action == "add" and merged.has(word.path):
+        place = merged.provenance.at(word.path)
+        raise BadOverride(f"'{word.text}' adds what is there already", ("from", str(place)), ("try", word.text[1:]))
+    else:
+        merged.assign(word.path, word.value)
+
+
+def _add_plugins(merged: Merged, plugins: list[str]) -> None:
+    if not plugins:
+        return
+    known = merged.data.get("plugins") or []
+    listed = known if isinstance(known, list) else [known]
+    merged.assign(("plugins",), [*listed, *(one for one in plugins if one not in listed)])
+
+
+def _name(experiment: str | FilePath) -> str:
+    path = FilePath(experiment)
+    return path.stem if path.suffix in (".yaml", ".yml") else str(experiment)

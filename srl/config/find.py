@@ -1,0 +1,99 @@
+"""Experiment files: where they are looked for, and which there are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from srl.core.errors import UnknownExperiment
+from srl.core.load import nearest
+
+_ENDINGS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One experiment of `srl list`."""
+
+    name: str
+    path: Path
+    summary: str
+
+
+def experiment_folders() -> list[Path]:
+    """`./experiments`, then those that came with the package."""
+    own = Path("experiments")
+    packaged = [
+        Path(__file__).resolve().parents[2] / "experiments",  # a clone
+        Path(sys.prefix) / "share" / "srl" / "experiments",  # an installed wheel
+    ]
+    known = [folder for folder in packaged if folder.is_dir() and folder.resolve() != own.resolve()]
+    return [folder for folder in (own,) if folder.is_dir()] + known
+
+
+def search_folders() -> list[Path]:
+    """Where a name is looked for: the experiment folders, with the working directory after its own."""
+    folders = experiment_folders()
+    at = 1 if folders[:1] == [Path("experiments")] else 0
+    return [*folders[:at], Path(), *folders[at:]]
+
+
+def find(name: str | Path, search: Sequence[Path] | None = None, beside: Path | None = None) -> Path:
+    """The file of a name or path; `beside` is the folder of the file that inherits it. UnknownExperiment lists what there is."""
+    given = Path(name).expanduser()
+    folders = list(search) if search is not None else search_folders()
+    places = [*([beside] if beside is not None else []), *folders]
+    if given.suffix in _ENDINGS:
+        places.insert(1 if beside is not None else 0, Path())  # a path is meant as it stands
+    for folder in places:
+        for candidate in _candidates(folder / given):
+            if candidate.is_file():
+                return candidate
+    raise _unknown(str(name), folders)
+
+
+def list_experiments(search: Sequence[Path] | None = None) -> list[Listed]:
+    """Every experiment by name; parts in folders called `base` and names with a leading underscore are left out."""
+    found: dict[str, Listed] = {}
+    for folder in search if search is not None else experiment_folders():
+        for path in sorted(one for ending in _ENDINGS for one in folder.rglob(f"*{ending}")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            if any(part == "base" or part.startswith(("_", ".")) for part in parts):
+                continue
+            name = "/".join(parts)
+            found.setdefault(name, Listed(name, path, _summary(path)))
+    return sorted(found.values(), key=lambda one: one.name)
+
+
+def shown(path: Path) -> str:
+    """The path as a person would type it."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _candidates(path: Path) -> list[Path]:
+    if path.suffix in _ENDINGS:
+        return [path]
+    return [path.with_name(path.name + ending) for ending in _ENDINGS] + [path / "config.yaml"]  # a run folder
+
+
+def _summary(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return next((line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#")), "")
+
+
+def _unknown(name: str, folders: Sequence[Path]) -> UnknownExperiment:
+    names = [one.name for one in list_experiments([folder for folder in folders if folder != Path()])]
+    error = UnknownExperiment(f"no experiment is called '{name}'")
+    if near := nearest(name, names):
+        error.add("did you mean", f"{near}?")
+    error.add("known", f"{', '.join(names) or 'none'}    with a line on each: python -m srl list")
+    error.add("searched", ", ".join(shown(folder) for folder in folders) or "nowhere")
+    return error

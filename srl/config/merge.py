@@ -1,0 +1,191 @@
+"""One mapping, merged from many: dicts merge, lists replace, null removes, and every value keeps its place."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from srl.core.errors import BadOverride
+from srl.core.load import nearest
+from srl.core.where import COMMAND_LINE, Path, Provenance, Where, dotted
+
+_COMPONENTS = ("env", "policy", "algorithm", "transform", "launcher")
+_FAMILIES = ("envs", "policies", "algorithms")
+
+
+class Merged:
+    """What has been composed so far.
+
+    A component (`env`, `policy`, `algorithm` ...) may be a name, which is short for `{use: name}`. Another `use` drops the
+    settings of the old one, except those of the command line, and leaves a note.
+    """
+
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {}
+        self.provenance = Provenance()
+        self.notes: list[str] = []
+
+    def merge(self, data: Mapping[str, Any], places: Provenance) -> None:
+        """Put a file's mapping over what is there; null removes what it finds and else stays."""
+        self._over(self.data, data, (), places, nulls_remove=True)
+
+    def assign(self, path: Path, value: Any, where: Where = COMMAND_LINE) -> None:
+        """Set one path; a mapping is merged, null is a value."""
+        places = Provenance()
+        label(places, path, value, where)
+        *parents, last = path
+        self._put(self._inside(tuple(parents), path, where), last, value, path, places, nulls_remove=False)
+
+    def remove(self, path: Path) -> None:
+        """Take away a setting that is there."""
+        holder, key = self._existing(path)
+        del holder[key]
+        self.provenance.drop(path)
+
+    def has(self, path: Path) -> bool:
+        here: Any = self.data
+        for key in path:
+            if isinstance(here, list) and _index(key, here) is not None:
+                here = here[int(key)]
+            elif isinstance(here, dict) and key in here:
+                here = here[key]
+            else:
+                return False
+        return True
+
+    def _over(self, base: dict[str, Any], new: Mapping[str, Any], path: Path, places: Provenance, *, nulls_remove: bool) -> None:
+        for key, value in new.items():
+            full = (*path, key)
+            if value is None and nulls_remove and key in base:
+                del base[key]
+                self.provenance.drop(full)
+            else:
+                self._put(base, key, value, full, places, nulls_remove=nulls_remove)
+
+    def _put(self, base: Any, key: Any, value: Any, full: Path, places: Provenance, *, nulls_remove: bool) -> None:
+        old = base.get(key) if isinstance(base, dict) else base[key]
+        if isinstance(value, str) and isinstance(old, dict) and ("use" in old or _is_component(full)):
+            place = places.exact(full) or COMMAND_LINE
+            value, places = {"use": value}, Provenance({full: place, (*full, "use"): place})
+        if isinstance(value, Mapping) and isinstance(old, str) and _is_component(full):
+            self._spell_out(base, key, full)
+            old = base[key]
+        if isinstance(value, Mapping) and isinstance(old, dict):
+            if value.get("use") is not None and old.get("use", value["use"]) != value["use"]:
+                self._drop_others(old, value["use"], full, places.at((*full, "use")))
+            self._over(old, value, full, places, nulls_remove=nulls_remove)
+            return
+        if full[-1] == "use" and isinstance(base, dict) and old is not None and old != value:
+            self._drop_others(base, value, full[:-1], places.at(full))
+        base[key] = copy.deepcopy(value)
+        self.provenance.drop(full)
+        self.provenance.graft(full, places.below(full))
+
+    def _spell_out(self, base: Any, key: Any, full: Path) -> None:
+        """`name` becomes `{use: name}`."""
+        base[key] = {"use": base[key]}
+        if (place := self.provenance.exact(full)) is not None:
+            self.provenance.put((*full, "use"), place)
+
+    def _drop_others(self, old: dict[str, Any], new_use: Any, full: Path, where: Where | None) -> None:
+        dropped = [key for key in old if key != "use" and self.provenance.exact((*full, key)) != COMMAND_LINE]
+        for key in dropped:
+            del old[key]
+            self.provenance.drop((*full, key))
+        if dropped:
+            was = old.get("use", "the default")
+            self.notes.append(
+                f"{dotted(full)}: {was} -> {new_use} ({where}); dropped the settings of {was}: {', '.join(dropped)}"
+            )
+
+    def _inside(self, parents: Path, whole: Path, where: Where) -> Any:
+        """The mapping or list at `parents`, made where there is nothing."""
+        here: Any = self.data
+        for depth, key in enumerate(parents):
+            path = parents[: depth + 1]
+            if isinstance(here, list):
+                key = self._position(here, key, path)
+            elif here.get(key) is None:
+                here[key] = {}
+                self.provenance.put(path, where)
+            elif isinstance(here[key], str) and _is_component(path):
+                self._spell_out(here, key, path)
+            if not isinstance(here[key], dict | list):
+                raise BadOverride(
+                    f"'{dotted(whole)}' cannot be set: '{dotted(path)}' is {here[key]!r}, not a mapping",
+                    *self._from(path),
+                )
+            here = here[key]
+        if isinstance(here, list):
+            self._position(here, whole[-1], whole)
+            return _ByText(here)
+        return here
+
+    def _position(self, here: list[Any], key: Any, path: Path) -> int:
+        position = _index(key, here)
+        if position is None:
+            size = f"{len(here)} entries, 0 to {len(here) - 1}" if here else "no entries"
+            raise BadOverride(f"'{dotted(path)}': the list '{dotted(path[:-1])}' has {size}", *self._from(path[:-1]))
+        return position
+
+    def _existing(self, path: Path) -> tuple[Any, Any]:
+        here: Any = self.data
+        for depth, key in enumerate(path):
+            at_end = depth == len(path) - 1
+            if isinstance(here, list):
+                key = self._position(here, key, path[: depth + 1])
+                if at_end:
+                    raise BadOverride(
+                        f"'{dotted(path)}' is an entry of a list, which is only replaced as a whole",
+                        ("try", f"{dotted(path[:-1])}=[...]"),
+                    )
+            elif not isinstance(here, dict) or key not in here:
+                raise self._absent(here, path, depth)
+            if at_end:
+                return here, key
+            here = here[key]
+        raise BadOverride("there is nothing to remove")
+
+    def _absent(self, here: Any, path: Path, depth: int) -> BadOverride:
+        error = BadOverride(f"'~{dotted(path)}' removes nothing: there is no '{dotted(path[: depth + 1])}'")
+        names = list(here) if isinstance(here, dict) else []
+        if near := nearest(str(path[depth]), names):
+            error.add("did you mean", f"~{dotted((*path[:depth], near, *path[depth + 1 :]))}?")
+        elif names:
+            error.add("there are", ", ".join(names))
+        return error
+
+    def _from(self, path: Path) -> list[tuple[str, str]]:
+        place = self.provenance.at(path)
+        return [("from", str(place))] if place is not None else []
+
+
+class _ByText:
+    """A list whose entries are named by text, as a path does."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.items[int(key)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.items[int(key)] = value
+
+
+def label(places: Provenance, path: Path, value: Any, where: Where) -> None:
+    """Record one place for a value and all in it."""
+    places.put(path, where)
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        label(places, (*path, key), item, where)
+
+
+def _is_component(path: Path) -> bool:
+    return path[-1] in _COMPONENTS or (len(path) > 1 and path[-2] in _FAMILIES)
+
+
+def _index(key: Any, items: list[Any]) -> int | None:
+    text = str(key)
+    return int(text) if text.isascii() and text.isdigit() and int(text) < len(items) else None
