@@ -136,9 +136,9 @@ class Derived:
         """The inverse of `to_data`."""
         policies = {}
         for name, info in data["policies"].items():
-            trees = {key: from_data(info[key]) for key in ("memory", "params")}
-            groups = {key: {leaf: from_data(spec) for leaf, spec in info[key].items()} for key in ("extra", "signals")}
-            same = {key: info[key] for key in ("use", "config", "bounds", "twin", "memory_every", "needs_torch")}
+            trees: dict[str, Any] = {key: from_data(info[key]) for key in ("memory", "params")}
+            groups: dict[str, Any] = {key: {leaf: from_data(spec) for leaf, spec in info[key].items()} for key in ("extra", "signals")}
+            same: dict[str, Any] = {key: info[key] for key in ("use", "config", "bounds", "twin", "memory_every", "needs_torch")}
             policies[name] = PolicyInfo(
                 name=name,
                 spec=policy_from_data(info["spec"]),
@@ -172,13 +172,13 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
         for node in graph.nodes:
             kind = REGISTRIES["worker"].resolve(node.worker)
             args = load(kind.Args, node.args)
-            for port, stream in node.ports.items():
+            for port, name in node.ports.items():
                 record = kind.record(args, port, node, graph, derived.policies, records)
                 if record is None:
                     continue
-                if records.setdefault(stream, record) != record:
+                if records.setdefault(name, record) != record:
                     raise WiringError(
-                        f"stream '{stream}' would carry two kinds of records",
+                        f"stream '{name}' would carry two kinds of records",
                         ("from", f"node '{node.name}', port '{port}'"),
                         ("try", "give the nodes that feed one stream the same sizes (envs, steps), or a stream each"),
                     )

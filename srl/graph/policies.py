@@ -98,7 +98,8 @@ def acting_policy(info: PolicyInfo) -> Policy:
     if info.twin is not None:
         twin: Policy = REGISTRIES["policy"].resolve(info.twin)(info.config, info.spec)
         return twin
-    return new_policy(info.use, info.config, info.spec)
+    policy: Policy = new_policy(info.use, info.config, info.spec)
+    return policy
 
 
 def new_policy(use: str, config: Mapping[str, Any], spec: PolicySpec) -> Any:

@@ -21,7 +21,7 @@ def make_learner(context: Context, args: Any) -> SingleLearner:
         raise WiringError(f"policy '{args.policy}' has no algorithm, but node '{context.node.name}' is to train it")
     algorithm = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
     policy = REGISTRIES["policy"].resolve(entry.policy.use)
-    record = context.derived.streams[context.node.ports["samples"]].record
+    record: Any = context.derived.streams[context.node.ports["samples"]].record
     steps, envs, agents = record["reward"].shape
     shape = SlabShape(steps=steps, envs=envs * args.slabs, agents=agents, memory_every=info.memory_every)
     return SingleLearner(

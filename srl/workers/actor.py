@@ -11,7 +11,7 @@ import numpy as np
 
 from srl.api.slab import SlabShape, slab_spec
 from srl.core.load import option
-from srl.core.spec import TreeSpec
+from srl.core.spec import TreeSpec, zeros
 from srl.core.tree import Tree
 from srl.graph.derive import PolicyInfo
 from srl.graph.spec import Graph, Node
@@ -30,14 +30,17 @@ class ActorArgs:
 class ActorWorker(Worker):
     """Steps envs with the actions of policies that it asks, and puts what happened."""
 
-    ports = {"infer": Port("infer", "client"), "samples": Port("sample", "producer")}
+    ports = {"infer": Port("infer", "client"), "samples": Port("sample", "producer", optional=True)}
     Args = ActorArgs
+    args: ActorArgs
 
     def __init__(self, args: ActorArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
         policies = list(context.derived.policies)
-        self._asks = {name: cast(InferClient, _end(ends, "infer", name)) for name in policies}
-        self._samples = {name: cast(SampleProducer, _end(ends, "samples", name)) for name in policies}
+        self._asks = {name: cast(InferClient, _find(ends, "infer", name)) for name in policies}
+        self._samples = {
+            name: cast(SampleProducer, end) for name in policies if (end := _find(ends, "samples", name)) is not None
+        }
         self._barrier = 0
         self._draining = False
         self.groups = [
@@ -53,6 +56,10 @@ class ActorWorker(Worker):
             for number in range(args.groups)
         ]
         self._turns = [_Turn(number, group) for number, group in enumerate(self.groups)]
+        for turn in self._turns:
+            for name in policies:
+                if name not in self._samples:
+                    turn.private[name] = _private_slab(context.derived.policies[name], args)
         for group in self.groups:
             group.reset()
 
@@ -118,7 +125,7 @@ class ActorWorker(Worker):
             group.close()
 
     def _open(self, turn: _Turn) -> int:
-        """Start a slab for every policy, when all have a grant."""
+        """Start a slab for every policy, when all that are recorded have a grant."""
         if self._draining:
             return 0
         for name, end in self._samples.items():
@@ -130,7 +137,7 @@ class ActorWorker(Worker):
             return 0
         turn.group.row = 0
         for name, recorder in turn.group.recorders.items():
-            slab = turn.slabs[name]
+            slab = turn.slab(name)
             recorder.open(slab.tree, slab.slot)
         self._ask(turn)
         return 1
@@ -138,7 +145,7 @@ class ActorWorker(Worker):
     def _ask(self, turn: _Turn) -> None:
         group = turn.group
         for name, recorder in group.recorders.items():
-            self._asks[name].post(turn.number, recorder.ask(group.row, group.tick), turn.slabs[name].min_version)
+            self._asks[name].post(turn.number, recorder.ask(group.row, group.tick), turn.slab(name).min_version)
         turn.asked = set(self._asks)
 
     def _answered(self, turn: _Turn) -> int:
@@ -159,9 +166,10 @@ class ActorWorker(Worker):
             self.reading.count("env_steps", self.args.envs)
             self._ask(turn)
             return self.args.envs
-        for name, recorder in group.recorders.items():
+        for recorder in group.recorders.values():
             recorder.finish()
-            self._samples[name].put(turn.slabs[name])
+        for name, slab in turn.slabs.items():
+            self._samples[name].put(slab)
         turn.slabs.clear()
         group.row = 0
         return 1 + self._open(turn)
@@ -179,12 +187,18 @@ class ActorWorker(Worker):
 class _Turn:
     """Where one group stands between two polls."""
 
-    __slots__ = ("asked", "group", "number", "slabs")
+    __slots__ = ("asked", "group", "number", "private", "slabs")
 
     def __init__(self, number: int, group: Group) -> None:
         self.number, self.group = number, group
         self.slabs: dict[str, Slab] = {}
+        self.private: dict[str, Slab] = {}
+        """Of policies whose rows nobody wants (frozen, scripted): always there."""
         self.asked: set[str] = set()
+
+    def slab(self, policy: str) -> Slab:
+        """The open slab of one policy."""
+        return self.slabs.get(policy) or self.private[policy]
 
     def keep_row(self) -> None:
         """The slab is given up at its present row: the env goes on from there."""
@@ -197,8 +211,14 @@ def port_policy(port: str, policies: Mapping[str, Any]) -> str:
     return port.partition(":")[2] or next(iter(policies))
 
 
-def _end(ends: Mapping[str, End], port: str, policy: str) -> End:
-    return ends.get(f"{port}:{policy}") or ends[port]
+def _find(ends: Mapping[str, End], port: str, policy: str) -> End | None:
+    return ends.get(f"{port}:{policy}") or ends.get(port)
+
+
+def _private_slab(info: PolicyInfo, args: ActorArgs) -> Slab:
+    shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.memory_every)
+    tree = zeros(slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals))
+    return Slab(tree=tree, slot=0, grant=-1, min_version=0)
 
 
 def _ahead(graph: Graph) -> int:

@@ -22,7 +22,7 @@ class BufferArgs:
     size: int = option(8, "slabs held, at most", low=1)
     reuse: int = option(1, "how often each slab goes on", low=1)
     transform: str | None = option(None, "a registered transform, applied to each slab as it comes in")
-    transform_args: Mapping[str, Any] = option(default_factory=dict, help="settings of the transform")
+    transform_args: Mapping[str, Any] = option({}, "settings of the transform")
 
 
 class BufferWorker(Worker):
@@ -30,6 +30,7 @@ class BufferWorker(Worker):
 
     ports = {"source": Port("sample", "consumer"), "sink": Port("sample", "producer")}
     Args = BufferArgs
+    args: BufferArgs
 
     def __init__(self, args: BufferArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)

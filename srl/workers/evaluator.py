@@ -32,6 +32,7 @@ class EvaluatorWorker(Worker):
 
     ports = {"params": Port("param", "subscriber")}
     Args = EvaluatorArgs
+    args: EvaluatorArgs
 
     def __init__(self, args: EvaluatorArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)

@@ -31,6 +31,7 @@ class PolicyWorker(Worker):
 
     ports = {"asks": Port("infer", "server"), "params": Port("param", "subscriber", optional=True)}
     Args = PolicyArgs
+    args: PolicyArgs
 
     def __init__(self, args: PolicyArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)

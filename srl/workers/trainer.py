@@ -11,8 +11,7 @@ import numpy as np
 
 from srl.core.load import option
 from srl.core.spec import Leaf, zeros
-from srl.core.tree import Tree, copy_into, map_tree
-from srl.graph.spec import Graph
+from srl.core.tree import Tree, map_tree
 from srl.streams.base import End, Lease, ParamPublisher, SampleConsumer, epoch_of, updates_of, version
 from srl.streams.grants import Grants
 from srl.workers.base import Context, Port, Worker
@@ -35,6 +34,7 @@ class TrainerWorker(Worker):
 
     ports = {"samples": Port("sample", "consumer"), "params": Port("param", "publisher")}
     Args = TrainerArgs
+    args: TrainerArgs
 
     def __init__(self, args: TrainerArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
