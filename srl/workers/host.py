@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from srl.core.errors import Deadlock
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
+from srl.core.tree import Tree, build
 from srl.graph.derive import Derived
 from srl.graph.spec import Graph
-from srl.streams.base import Bell, Counts, End
+from srl.streams.base import Bell, Counts, End, Side
 from srl.streams.open import open_bell, open_end
 from srl.workers.base import Context, Reading, Worker
 
@@ -72,24 +75,35 @@ class Host:
     ) -> None:
         self.bell = bell or open_bell()
         self.workers: dict[str, Worker] = {}
+        self.blamed = ""
+        """The worker that was at work when something was raised."""
         self._graph, self._derived, self._inline = graph, derived, inline
         self._folder, self._resume = folder, resume
         self._seats = list(seats)
         self._ends: dict[str, dict[str, End]] = {}
         self._busy: dict[str, float] = {}
         self._barriers = 0
+        self._unsaved = True
         for seat in self._seats:
+            self.blamed = seat.name
             self._ends[seat.name] = self._open_ends(seat)
 
     # bind, attach, make -------------------------------------------------------------------------------------------
 
-    def addresses(self) -> dict[str, dict[str, Mapping[str, Any]]]:
-        """Worker -> port -> address: what travels in `bound`."""
-        return {worker: {port: end.address() for port, end in ends.items()} for worker, ends in self._ends.items()}
+    def bound(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Worker -> port -> side of its stream, address and slots (sample producers): what travels in `bound`."""
+        return {
+            seat.name: {
+                port: {"side": self._side(seat, port), "address": dict(end.address()), "slots": int(getattr(end, "slots", 0))}
+                for port, end in self._ends[seat.name].items()
+            }
+            for seat in self._seats
+        }
 
     def attach(self, peers: Mapping[str, Mapping[str, Sequence[Peer]]]) -> None:
         """Worker -> port -> peers."""
         for worker, ports in peers.items():
+            self.blamed = worker
             for port, others in ports.items():
                 for peer in others:
                     self._ends[worker][port].attach(peer.name, peer.address, peer.incarnation)
@@ -104,6 +118,7 @@ class Host:
     def make(self) -> None:
         """Build the workers: the slow part (envs, torch), after `bound` has been sent."""
         for seat in self._seats:
+            self.blamed = seat.name
             node = self._graph.node(seat.node)
             kind = REGISTRIES["worker"].resolve(node.worker)
             context = Context(
@@ -118,18 +133,31 @@ class Host:
             )
             self.workers[seat.name] = kind(load(kind.Args, node.args), self._ends[seat.name], context)
             self._busy[seat.name] = 0.0
+        if self._inline and self._resume is not None:
+            self._restore(self._resume)
 
     # run ----------------------------------------------------------------------------------------------------------
 
     def sweep(self) -> int:
         """Deliver messages and poll every worker once; how much was done."""
         done = self.bell.deliver()
-        for name, worker in self.workers.items():
-            before = time.perf_counter()
-            work = worker.poll()
-            if work:
-                self._busy[name] += time.perf_counter() - before
-                done += work
+        name = ""
+        before = time.perf_counter()
+        try:
+            for name, worker in self.workers.items():
+                work = worker.poll()
+                if work:
+                    now = time.perf_counter()
+                    self._busy[name] += now - before
+                    before = now
+                    done += work
+        except BaseException:
+            self.blamed = name
+            raise
+        if self._inline:
+            self._unsaved |= done > 0
+            if any(worker.at_barrier() for worker in self.workers.values()):
+                self.barrier()
         return done
 
     def wait(self, longest: float) -> None:
@@ -164,12 +192,32 @@ class Host:
     def drain(self) -> bool:
         """Ask every worker to come to rest; True when all have."""
         self.bell.deliver()
-        return all([worker.drain() for worker in self.workers.values()])
+        rested = [worker.drain() for worker in self.workers.values()]  # every one is asked
+        self._unsaved |= not all(rested)
+        return all(rested)
 
     def save(self) -> None:
-        """Let every worker write its last checkpoint."""
-        for worker in self.workers.values():
+        """Let every worker write its last checkpoint. Inline that is a barrier too, unless nothing came after one."""
+        if self._inline:
+            if self._unsaved:
+                self.barrier()
+            return
+        for name, worker in self.workers.items():
+            self.blamed = name
             worker.save()
+
+    def barrier(self) -> None:
+        """Inline: drop what is in flight and write everybody's state, so that a resume goes on exactly from here."""
+        self._barriers += 1
+        for name, worker in self.workers.items():
+            self.blamed = name
+            worker.barrier(self._barriers)
+        states: dict[str, Tree] = {name: state for name, worker in self.workers.items() if (state := worker.state())}
+        states["host"] = {"barriers": np.array(self._barriers)}
+        for name, worker in self.workers.items():
+            self.blamed = name
+            worker.save(states)
+        self._unsaved = False
 
     def close(self) -> None:
         """Close workers, ends and bell. Idempotent."""
@@ -180,19 +228,42 @@ class Host:
                 end.close()
         self.bell.close()
 
+    def _restore(self, run: Path) -> None:
+        """Give back what `barrier` wrote beside the newest checkpoint."""
+        states = _saved_states(run / "checkpoints")
+        for name, worker in self.workers.items():
+            self.blamed = name
+            own = {path.removeprefix(f"{name}/"): leaf for path, leaf in states.items() if path.startswith(f"{name}/")}
+            if own:
+                worker.restore(build(own))
+        self._barriers = int(states.get("host/barriers", 0))
+
+    def _side(self, seat: Seat, port: str) -> Side:
+        kind = REGISTRIES["worker"].resolve(self._graph.node(seat.node).worker)
+        side: Side = kind.ports[port.partition(":")[0]].side
+        return side
+
     def _open_ends(self, seat: Seat) -> dict[str, End]:
         node = self._graph.node(seat.node)
         kind = REGISTRIES["worker"].resolve(node.worker)
         args = load(kind.Args, node.args)
         ends: dict[str, End] = {}
         for port, stream in node.ports.items():
-            side = kind.ports[port.partition(":")[0]].side
             ends[port] = open_end(
                 self._derived.streams[stream],
-                side,
+                self._side(seat, port),
                 name=f"{stream}:{seat.name}",
                 bell=self.bell,
                 incarnation=seat.incarnation,
                 **kind.slots(args, port, self._graph),
             )
         return ends
+
+
+def _saved_states(folder: Path) -> Mapping[str, Any]:
+    """The group `workers` of the latest barrier: several policies have a folder of checkpoints each."""
+    from srl.store.checkpoint import latest, read
+
+    found = [path for place in (folder, *folder.glob("*/")) if (path := latest(place)) is not None]
+    groups = [states for path in found if (states := read(path).groups.get("workers"))]
+    return max(groups, key=lambda states: int(states["host/barriers"]), default={})

@@ -1,0 +1,177 @@
+"""The processes of this host: started, watched and ended here. Only the thread that starts them may do so: they die with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from srl.control.channel import Channel
+from srl.control.crew import Crew
+from srl.control.messages import Message
+from srl.core.errors import HostileFrame
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_TAIL = 20
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(slots=True)
+class _Child:
+    process: str
+    popen: subprocess.Popen[bytes]
+    channel: Channel
+    pidfd: int
+    log: IO[bytes]
+
+
+class LocalCrew(Crew):
+    """Child processes over socket pairs."""
+
+    def __init__(self) -> None:
+        self._children: dict[str, _Child] = {}
+        self._by_descriptor: dict[int, _Child] = {}
+        self._epoll = select.epoll()
+        self._oom_kills = _oom_kills()
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """Process -> pid of what runs."""
+        return {name: child.popen.pid for name, child in self._children.items()}
+
+    def send(self, message: Message) -> None:
+        if message["type"] == "start":
+            self._start(message)
+        child = self._children.get(message["process"])
+        if child is None:
+            return
+        if message["type"] == "kill":
+            self._kill(child)
+        elif not child.channel.send(message):
+            self._epoll.modify(child.channel.fileno(), select.EPOLLIN | select.EPOLLOUT)
+
+    def poll(self, timeout: float) -> list[Message]:
+        said: list[Message] = []
+        for descriptor, _ in self._epoll.poll(timeout):
+            child = self._by_descriptor.get(descriptor)
+            if child is None:
+                continue
+            if descriptor == child.pidfd:
+                said += [*self._receive(child), self._reap(child)]
+            elif child.channel.flush():
+                self._epoll.modify(descriptor, select.EPOLLIN)
+                said += self._receive(child)
+        return said
+
+    def close(self) -> None:
+        for child in list(self._children.values()):
+            self._kill(child)
+        for child in list(self._children.values()):
+            self._reap(child)
+        if not self._epoll.closed:
+            self._epoll.close()
+
+    def stacks(self, process: str) -> None:
+        """Let a process write the stacks of its threads into its log."""
+        if (child := self._children.get(process)) is not None:
+            os.kill(child.popen.pid, signal.SIGUSR1)
+
+    def _start(self, message: Message) -> None:
+        ours, theirs = socket.socketpair()
+        log = _open_log(message["log"])
+        with theirs:
+            command = [sys.executable, "-u", "-m", "srl.workers.main", message["process"]]
+            popen = subprocess.Popen(
+                [*command, "--fd", str(theirs.fileno()), "--parent", str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(message["threads"]),
+                pass_fds=[theirs.fileno()],
+                process_group=0,
+            )
+        child = _Child(message["process"], popen, Channel(ours), os.pidfd_open(popen.pid), log)
+        self._children[child.process] = child
+        for descriptor in (child.channel.fileno(), child.pidfd):
+            self._by_descriptor[descriptor] = child
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def _receive(self, child: _Child) -> list[Message]:
+        try:
+            messages = child.channel.receive()
+        except HostileFrame as error:
+            os.write(child.log.fileno(), f"{error}\n".encode())
+            self._kill(child)
+            messages = []
+        if child.channel.closed and child.channel.fileno() >= 0:  # its exit follows
+            self._forget_channel(child)
+        return messages
+
+    def _kill(self, child: _Child) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.popen.pid, signal.SIGKILL)
+
+    def _reap(self, child: _Child) -> Message:
+        """Collect a child that has ended, and with it whatever it started."""
+        self._kill(child)  # the group, while the zombie still holds its number
+        _, status, used = os.wait4(child.popen.pid, 0)
+        code = child.popen.returncode = os.waitstatus_to_exitcode(status)
+        self._forget_channel(child)
+        self._epoll.unregister(child.pidfd)
+        del self._by_descriptor[child.pidfd], self._children[child.process]
+        os.close(child.pidfd)
+        before, self._oom_kills = self._oom_kills, _oom_kills()
+        message: Message = {
+            "type": "exit",
+            "process": child.process,
+            "code": code,
+            "log": _tail(child.log),
+            "rss": used.ru_maxrss * 1024,
+            "out_of_memory": code == -signal.SIGKILL and self._oom_kills > before,
+        }
+        child.log.close()
+        return message
+
+    def _forget_channel(self, child: _Child) -> None:
+        descriptor = child.channel.fileno()
+        if descriptor >= 0:
+            self._epoll.unregister(descriptor)
+            del self._by_descriptor[descriptor]
+            child.channel.close()
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """The thread plan must stand before the first import of numpy or torch."""
+    path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
+    plan = dict.fromkeys(_THREADS, str(threads))
+    return {**os.environ, **plan, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+
+
+def _open_log(path: str | None) -> IO[bytes]:
+    if path is None:
+        return tempfile.TemporaryFile()
+    return open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
+
+
+def _tail(log: IO[Any]) -> list[str]:
+    """The last lines of a log."""
+    size = os.fstat(log.fileno()).st_size
+    data = os.pread(log.fileno(), 400 * _TAIL, max(0, size - 400 * _TAIL))
+    return data.decode(errors="replace").splitlines()[-_TAIL:]
+
+
+def _oom_kills() -> int:
+    """Kills by the kernel for want of memory, so far."""
+    with open("/proc/vmstat") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)

@@ -1,0 +1,120 @@
+"""What a run leaves behind while it goes on: metrics, TensorBoard, events, status, table; at the end ledger and verdict."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from srl.control.watch import Watch
+from srl.graph.spec import Graph
+from srl.observe.console import Console
+from srl.observe.ledger import table
+from srl.observe.metrics import MetricsWriter, last_wall
+from srl.observe.tensorboard import EventWriter
+from srl.observe.verdict import Verdict
+from srl.store import checkpoint
+from srl.store.run_folder import RunFolder
+
+ROW_EVERY = 1.0
+"""Seconds between two lines of metrics.jsonl; inline every report is a line."""
+
+
+class Record:
+    """Everything that is written for people. Without a run folder only the console."""
+
+    def __init__(
+        self, graph: Graph, watch: Watch, folder: RunFolder | None, console: Console | None, resume: Path | None
+    ) -> None:
+        self._graph, self._watch, self._folder, self._console = graph, watch, folder, console
+        self._metrics = self._events = None
+        self._due = 0.0
+        self.incarnation = 0
+        """Of the workers that start now: one more than any that this run ever had."""
+        earlier = RunFolder(resume).read_status() if resume is not None else {}
+        if resume is not None:
+            self.incarnation = int(earlier.get("incarnation", 0)) + 1
+        if folder is not None:
+            self._metrics = MetricsWriter(folder.metrics, wall=last_wall(folder.metrics))
+            steps = int(earlier["env_steps"]) if "env_steps" in earlier else None
+            self._events = EventWriter(folder.tb, resume_at=steps)
+        self._top = self.incarnation
+        self._state = "running"
+        self._status()
+
+    def report(self) -> None:
+        """A report has come: show it, and write a line if it is time to."""
+        now = time.monotonic()
+        if self._graph.mode != "inline" and now < self._due:
+            return
+        self._due = now + ROW_EVERY
+        if self._console is not None:
+            self._console.update(self._watch.report())
+        self._row()
+
+    def event(self, what: str, /, **fields: Any) -> None:
+        """One line in events.jsonl."""
+        if self._folder is not None:
+            self._folder.append_event(what, **fields)
+
+    def say(self, text: str) -> None:
+        """One line that stays on the console."""
+        if self._console is not None:
+            self._console.message(text)
+
+    def restarted(self, incarnation: int) -> None:
+        """Remember it before the new incarnation lives: none may ever be used twice."""
+        self._top = max(self._top, incarnation)
+        self._status()
+
+    def finish(self, verdict: Verdict) -> Verdict:
+        """Last line, ledger and verdict; closes the files. Returns the verdict with what was saved."""
+        self._row()
+        last = self._last_checkpoint()
+        verdict = replace(
+            verdict,
+            run=str(self._folder.path) if self._folder is not None else "",
+            checkpoint=last.name if last is not None else "",
+            summary=(*verdict.summary, *self._summary()),
+        )
+        self._state = verdict.kind
+        self._status(exit_code=verdict.exit_code, checkpoint=verdict.checkpoint)
+        self.event("ended", why=verdict.kind, exit_code=verdict.exit_code)
+        if self._console is not None:
+            self._console.finish(self._watch.report(), verdict.format())
+        for file in (self._metrics, self._events, self._folder):
+            if file is not None:
+                file.close()
+        return verdict
+
+    def _row(self) -> None:
+        if self._metrics is None or self._events is None:
+            return
+        steps, updates = self._watch.env_steps, int(self._watch.total("updates"))
+        values = self._watch.row()
+        self._metrics.write(steps, updates, values)
+        self._events.write(steps, values)
+
+    def _summary(self) -> list[tuple[str, str]]:
+        watch = self._watch
+        facts = [("env steps", f"{watch.env_steps:,}"), ("updates", f"{int(watch.total('updates')):,}")]
+        if (mean := watch.episode_return) is not None:
+            facts.append(("return", f"{mean:.2f} (last 100 episodes)"))
+        ledgers = watch.ledgers()
+        return facts + ([("ledger", table(ledgers))] if ledgers else [])
+
+    def _status(self, **more: Any) -> None:
+        if self._folder is None:
+            return
+        before = self._folder.read_status()
+        steps = self._watch.env_steps or int(before.get("env_steps", 0))
+        own = {"state": self._state, "incarnation": self._top, "env_steps": steps, "experiment": self._graph.name}
+        self._folder.write_status({**before, **own, "seed": self._graph.seed, **more})
+
+    def _last_checkpoint(self) -> Path | None:
+        if self._folder is None:
+            return None
+        folder = self._folder.checkpoints
+        found = [path for place in (folder, *sorted(folder.glob("*/"))) if (path := checkpoint.latest(place)) is not None]
+        return found[-1] if found else None

@@ -1,0 +1,313 @@
+"""What the controller knows of a run: reports added up into totals, means, rates, rows of the table and ledgers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from srl.control.lifecycle import BoundEnd
+from srl.control.messages import report_from_data
+from srl.graph.spec import Graph, Node
+from srl.observe.advisor import advise
+from srl.observe.ledger import Ledger, Side
+from srl.observe.metrics import Rate
+from srl.observe.report import Report, StreamRow, WorkerRow
+from srl.streams.base import Counts
+from srl.workers.base import Reading
+from srl.workers.host import WorkerReport
+
+_LEVELS = {
+    "updates": min,
+    "trained_steps": min,
+    "progress": min,
+    "staleness_max": max,
+    "version": max,
+    "eval/env_steps": max,
+}
+"""Totals that say where a worker stands: over workers they are compared, not added, and a restarted one stands there again."""
+
+_SHARES = {"time/env": "env step", "time/infer": "inference", "time/train": "training"}
+_RETURN = "episode/return"
+EPISODES = 100
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One worker, as it last reported."""
+
+    report: WorkerReport
+    lived: Reading = field(default_factory=Reading)
+    """Totals of its earlier incarnations."""
+    waited: Counter[str] = field(default_factory=Counter)
+    busy: float = 0.0
+    """Part of the time since the report before."""
+
+
+@dataclass(slots=True)
+class _Process:
+    time: float = 0.0
+    cpu: float = 0.0
+    cores: float = 0.0
+    rss: int = 0
+
+
+class Watch:
+    """Adds up reports."""
+
+    def __init__(self, graph: Graph, *, cores: int | None = None) -> None:
+        self.graph = graph
+        self.means: dict[str, tuple[float, float]] = {}
+        """Since the last `row`."""
+        self.restarts: Counter[str] = Counter()
+        self._cores = cores or len(os.sched_getaffinity(0))
+        self._start = time.monotonic()
+        self._workers: dict[str, _Seen] = {}
+        self._processes: dict[str, _Process] = {}
+        self._returns: dict[str, deque[tuple[float, float]]] = {}
+        self._lengths: deque[tuple[float, float]] = deque()
+        self._rates: dict[str, Rate] = {}
+        self._gone: dict[str, list[tuple[str, Side, Counts, bool]]] = {}
+        self._sides: dict[str, tuple[Side, int]] = {}
+
+    # in -----------------------------------------------------------------------------------------------------------
+
+    def bound(self, end: BoundEnd) -> None:
+        """An end lives now."""
+        if end.side in ("producer", "consumer"):
+            self._sides[end.name] = ("producer" if end.side == "producer" else "consumer", end.slots)
+
+    def take(self, process: str, entry: Mapping[str, Any]) -> None:
+        """One process's part of a report."""
+        known = self._processes.setdefault(process, _Process(time=entry["time"], cpu=entry["cpu"]))
+        passed = entry["time"] - known.time
+        if passed > 0:
+            known.cores = (entry["cpu"] - known.cpu) / passed
+        known.time, known.cpu, known.rss = entry["time"], entry["cpu"], entry["rss"]
+        for name, data in entry["workers"].items():
+            self._worker(name, report_from_data(data), passed)
+
+    def forget(self, process: str, workers: Iterable[str], *, killed: bool) -> None:
+        """A process has ended: what its workers counted stays, its incarnation is over."""
+        self._processes.pop(process, None)
+        for name in workers:
+            seen = self._workers.get(name)
+            if seen is None:
+                continue
+            for port, counts in seen.report.counts.items():
+                stream = self._node(name).ports[port]
+                if (end := f"{stream}:{name}") in self._sides:
+                    self._gone.setdefault(stream, []).append((end, self._sides[end][0], counts, killed))
+            for key, value in seen.report.reading.totals.items():
+                if key not in _LEVELS:
+                    seen.lived.count(key, value)
+            levels = {key: value for key, value in seen.report.reading.totals.items() if key in _LEVELS}
+            seen.report = WorkerReport(Reading(levels), 0.0, "", seen.report.finished, {})
+
+    # out ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._start
+
+    def total(self, name: str) -> float:
+        """A total over all workers and incarnations."""
+        values = [
+            seen.report.reading.totals.get(name, 0.0) + seen.lived.totals.get(name, 0.0)
+            for seen in self._workers.values()
+            if name in seen.report.reading.totals or name in seen.lived.totals
+        ]
+        return _LEVELS.get(name, sum)(values) if values else 0.0
+
+    @property
+    def env_steps(self) -> int:
+        """Valid rows trained on; rows stepped where nobody trains."""
+        return int(self.total("trained_steps") or self.total("env_steps"))
+
+    @property
+    def progress(self) -> float:
+        """Changes whenever anybody has done anything: alive is not progressing."""
+        totals = sum(sum(s.report.reading.totals.values()) + sum(s.lived.totals.values()) for s in self._workers.values())
+        return totals + sum(c.put + c.taken for seen in self._workers.values() for c in seen.report.counts.values())
+
+    @property
+    def episode_return(self) -> float | None:
+        """Mean over the last 100 episodes (of the first team); None before as many have ended."""
+        for chunks in self._returns.values():
+            number = sum(n for _, n in chunks)
+            return sum(value for value, _ in chunks) / number if number >= EPISODES else None
+        return None
+
+    def finished(self, publishers: set[str]) -> bool:
+        """All trainers have reached their end; without any, the first worker that has."""
+        said = {name for name, seen in self._workers.items() if seen.report.finished}
+        return bool(said - publishers) or (bool(publishers) and publishers <= said)
+
+    def waits(self) -> dict[str, str]:
+        """Worker -> what it waits for."""
+        return {name: seen.report.waits for name, seen in self._workers.items() if seen.report.waits}
+
+    def row(self) -> dict[str, float]:
+        """Figures for metrics.jsonl; means start anew."""
+        values = {f"total/{name}": self.total(name) for name in self._names() if not name.startswith("time/")}
+        values |= {name: value / number for name, (value, number) in self.means.items() if number}
+        values |= {name: mean for name, chunks in self._returns.items() if (mean := _mean(chunks)) is not None}
+        self.means = {}
+        report = self.report()
+        values |= {"rate/env": report.env_rate, "rate/train": report.train_rate}
+        for row in report.workers:
+            values |= {f"busy/{row.kind}": row.busy, f"cpu/{row.kind}": row.cpu, f"rss/{row.kind}": float(row.rss)}
+        return values
+
+    def report(self) -> Report:
+        """This moment, for the table."""
+        now = time.monotonic()
+        stop = self.graph.stop
+        fraction = self.elapsed / stop.seconds if stop.seconds and not stop.env_steps else None
+        if stop.updates and not stop.env_steps:
+            fraction = max(fraction or 0.0, self.total("progress"))
+        report = Report(
+            experiment=self.graph.name,
+            elapsed=self.elapsed,
+            env_steps=self.env_steps,
+            target=stop.env_steps,
+            fraction=fraction,
+            update=int(self.total("updates")),
+            env_rate=self._rate("env", self.total("env_steps"), now),
+            agent_rate=self._rate("trained", self.total("trained_steps"), now),
+            train_rate=self._rate("trained", self.total("trained_steps"), now),
+            returns={
+                name.removeprefix(_RETURN).strip("/"): m for name, c in self._returns.items() if (m := _mean(c)) is not None
+            },
+            episodes=int(self.total("episodes")),
+            episode_length=_mean(self._lengths),
+            cores=self._cores,
+            workers=tuple(self._worker_row(node) for node in self.graph.nodes),
+            streams=tuple(self._stream_row(stream.name, now) for stream in self.graph.streams),
+        )
+        return _with_advice(report)
+
+    def ledgers(self) -> list[Ledger]:
+        """What became of everything that was put into each stream."""
+        return [self._ledger(stream.name) for stream in self.graph.streams if stream.kind == "sample"]
+
+    # inside -------------------------------------------------------------------------------------------------------
+
+    def _worker(self, name: str, report: WorkerReport, passed: float) -> None:
+        seen = self._workers.setdefault(name, _Seen(report))
+        if passed > 0:
+            seen.busy = min(1.0, max(0.0, (report.busy - seen.report.busy) / passed))
+            if report.waits:
+                seen.waited[report.waits] += 1
+        seen.report = report
+        for key, (value, number) in report.reading.means.items():
+            total, count = self.means.get(key, (0.0, 0.0))
+            self.means[key] = (total + value, count + number)
+            if key == _RETURN or key.startswith(f"{_RETURN}/"):
+                _push(self._returns.setdefault(key, deque()), value, number)
+            elif key == "episode/length":
+                _push(self._lengths, value, number)
+
+    def _names(self) -> list[str]:
+        return sorted({key for seen in self._workers.values() for key in (*seen.report.reading.totals, *seen.lived.totals)})
+
+    def _node(self, worker: str) -> Node:
+        return self.graph.node(worker.rpartition("/")[0])
+
+    def _of(self, node: Node) -> list[tuple[str, _Seen]]:
+        names = (f"{node.name}/{index}" for index in range(node.count))
+        return [(name, self._workers[name]) for name in names if name in self._workers]
+
+    def _worker_row(self, node: Node) -> WorkerRow:
+        members = self._of(node)
+        processes = [self._processes[name] for name, _ in members if name in self._processes]
+        waited: Counter[str] = sum((seen.waited for _, seen in members), Counter())
+        busy = sum(seen.busy for _, seen in members) / len(members) if members else 0.0
+        times = {words: sum(s.report.reading.totals.get(key, 0.0) for _, s in members) for key, words in _SHARES.items()}
+        whole = sum(seen.report.busy for _, seen in members)
+        return WorkerRow(
+            kind=node.name,
+            role=node.worker,
+            count=node.count,
+            busy=busy,
+            cpu=sum(process.cores for process in processes),
+            rss=sum(process.rss for process in processes),
+            waits={text: (1 - busy) * number / waited.total() for text, number in waited.most_common(3)},
+            shares={words: min(1.0, spent / whole) for words, spent in times.items() if whole and spent},
+            restarts=self.restarts[node.name],
+        )
+
+    def _stream_row(self, name: str, now: float) -> StreamRow:
+        stream = self.graph.stream(name)
+        counts = [
+            c for worker, seen in self._workers.items() for port, c in seen.report.counts.items() if self._on(worker, port, name)
+        ]
+        put = sum(c.put for c in counts)
+        staleness = self.means.get("staleness")
+        told = stream.kind == "sample" and staleness is not None and staleness[1] > 0
+        mean = staleness[0] / staleness[1] if told and staleness else 0.0
+        ledger = self._ledger(name)
+        return StreamRow(
+            name=name,
+            kind=stream.kind,
+            items=self._rate(f"{name}/items", put, now),
+            bytes=self._rate(f"{name}/bytes", sum(c.bytes for c in counts if c.put), now),
+            queue=ledger.in_flight if stream.kind == "sample" else 0,
+            slots=ledger.slots,
+            staleness=(self.total("staleness_min"), mean, self.total("staleness_max")) if told else None,
+            drops=dict(ledger.dropped),
+            put=ledger.put if stream.kind == "sample" else put,
+        )
+
+    def _on(self, worker: str, port: str, stream: str) -> bool:
+        return self._node(worker).ports[port] == stream
+
+    def _ledger(self, name: str) -> Ledger:
+        """Every end of a sample stream that ever was."""
+        stream = self.graph.stream(name)
+        sides = [side for end, (side, _) in self._sides.items() if end.startswith(f"{name}:")]
+        copies = sides.count("consumer") if stream.route == "broadcast" else 0 if stream.route == "null" else 1
+        slots = sum(slots for end, (_, slots) in self._sides.items() if end.startswith(f"{name}:"))
+        ledger = Ledger(name, slots=slots, copies=max(1, copies))
+        for end, side, counts, killed in self._gone.get(name, []):
+            ledger.add(side, _plain(counts))
+            if killed:
+                ledger.lose(side, end)
+        for worker, seen in self._workers.items():
+            for port, counts in seen.report.counts.items():
+                if self._on(worker, port, name) and (end := f"{name}:{worker}") in self._sides:
+                    ledger.add(self._sides[end][0], _plain(counts))
+        return ledger
+
+    def _rate(self, name: str, counter: float, now: float) -> float:
+        rate = self._rates.setdefault(name, Rate())
+        return rate.update(counter, now)
+
+
+def _plain(counts: Counts) -> dict[str, Any]:
+    return {"put": counts.put, "taken": counts.taken, "released": counts.released, "dropped": counts.dropped}
+
+
+def _push(chunks: deque[tuple[float, float]], value: float, number: float) -> None:
+    """Keep the newest chunks that hold 100 episodes together."""
+    if number <= 0:
+        return
+    chunks.append((value, number))
+    held = sum(n for _, n in chunks)
+    while held - chunks[0][1] >= EPISODES:
+        held -= chunks.popleft()[1]
+
+
+def _mean(chunks: Iterable[tuple[float, float]]) -> float | None:
+    pairs = list(chunks)
+    number = sum(n for _, n in pairs)
+    return sum(value for value, _ in pairs) / number if number else None
+
+
+def _with_advice(report: Report) -> Report:
+    from dataclasses import replace
+
+    return replace(report, advice=advise(report))

@@ -1,0 +1,1 @@
+"""Launchers bring up hosts; on each a supervisor starts the processes."""

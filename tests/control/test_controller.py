@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rig import derived, graph
+
+from srl.control.controller import Controller
+from srl.store.run_folder import RunFolder
+
+
+def run(graph: Any, folder: Any = None, **more: Any) -> Any:
+    controller = Controller(graph, folder=folder, derived=derived(graph), **more)
+    return controller, controller.run()
+
+
+@pytest.mark.parametrize(
+    ("mode", "via", "inside"),
+    [("inline", "inproc", False), ("local", "inproc", True), ("local", "shm", False)],
+)
+def test_a_graph_runs_to_its_end_wherever_its_workers_are(mode: str, via: str, inside: bool, tmp_path: Any) -> None:
+    folder = RunFolder.create(tmp_path, "rig", 1)
+    controller, verdict = run(graph(counters=1 if inside else 2, mode=mode, via=via, inside=inside), folder)
+    assert verdict.kind == "done" and verdict.exit_code == 0
+    assert controller.watch.env_steps == 1000
+    assert verdict.checkpoint == "step_000001000"
+    (ledger,) = controller.watch.ledgers()
+    assert ledger.taken >= 1000 and ledger.balanced
+    assert [event["event"] for event in folder.read_events()][-2:] == ["draining", "ended"]
