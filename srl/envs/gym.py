@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from srl.core.load import load, nearest, option
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree, map_tree
+from srl.envs.drawing import choose_gl
 from srl.envs.faults import Spot, bad_observation, bad_step
 from srl.envs.saving import is_classic, pack_classic, pack_rng, unpack_classic, unpack_rng
 from srl.envs.spaces import Actions, Fault, Obs, actions_of, obs_of
@@ -32,7 +32,7 @@ _FINAL = ("final_obs", "final_observation", "terminal_observation", "final_info"
 
 @dataclass(frozen=True, kw_only=True)
 class GymConfig:
-    id: Any = option(help="a gymnasium id, or a class or function that makes a gymnasium.Env")
+    id: Any = option(help="a gymnasium id, or a class or function that makes a gymnasium.Env")  # noqa: RUF009
     args: Mapping[str, Any] = option({}, "keywords of the env")
     stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
     signals: tuple[str, ...] = option((), "info keys recorded with every step (cost, ...)")
@@ -237,12 +237,6 @@ def name_of(made: Any) -> str:
     return f"{getattr(made, '__module__', '')}:{getattr(made, '__qualname__', type(made).__name__)}".lstrip(":")
 
 
-def choose_gl() -> None:
-    """Without a display MuJoCo draws by EGL, unless the user chose; must come before its first import."""
-    if sys.platform == "linux" and not os.environ.get("DISPLAY") and not os.environ.get("WAYLAND_DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")
-
-
 def _made(config: GymConfig, name: str) -> gymnasium.Env[Any, Any]:
     mode: dict[str, Any] = {"render_mode": "rgb_array"} if config.render else {}
     try:
@@ -279,7 +273,7 @@ def _answer(answer: Any, spot: Spot) -> tuple[Any, Mapping[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class GymVectorConfig:
-    id: Any = option(help="a gymnasium id with a vector entry point, or a function (num_envs=, ...) that makes a VectorEnv")
+    id: Any = option(help="a gymnasium id with a vector entry point, or a function (num_envs=, ...) that makes a VectorEnv")  # noqa: RUF009
     args: Mapping[str, Any] = option({}, "keywords of the env")
     stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
     render: bool = option(False, "make pictures (render_mode rgb_array)")

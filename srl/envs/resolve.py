@@ -14,6 +14,7 @@ from srl.core.seeds import Seeds
 
 _OURS = ("stats", "signals", "mask", "render", "checked", "args")
 """Settings of the adapters; all other keys beside `use: my_pkg.envs:Make` go to the env itself."""
+_MUJOCO = ("threads", "max_episode_steps", "width", "height")
 
 
 def make_env(component: Any, count: int, seeds: Seeds, *, place: str = "") -> BatchEnv:
@@ -51,7 +52,7 @@ def _target(use: Any, args: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     if use in registry or (":" in use and not _is_gym_id(use)):
         return _adapted(registry.resolve(use), args)
     if _has_mujoco(use, args):
-        return registry.resolve("mujoco"), {"id": use, **args}
+        return registry.resolve("mujoco"), {"id": use, **_split(args, (*_OURS, *_MUJOCO))}
     if _is_gym_id(use):
         return registry.resolve("gym"), {"id": use, **_split(args)}
     raise _unknown(use)
@@ -88,10 +89,10 @@ def _check_keywords(target: Any, use: Any, args: Mapping[str, Any]) -> None:
             raise UnknownKey(f"env '{use}' has no setting '{key}'", hint)
 
 
-def _split(args: Mapping[str, Any]) -> dict[str, Any]:
+def _split(args: Mapping[str, Any], ours: tuple[str, ...] = _OURS) -> dict[str, Any]:
     """Settings of the adapter beside the keywords of the env."""
-    own = {key: value for key, value in args.items() if key in _OURS}
-    rest = {key: value for key, value in args.items() if key not in _OURS}
+    own = {key: value for key, value in args.items() if key in ours}
+    rest = {key: value for key, value in args.items() if key not in ours}
     return own | {"args": {**own.get("args", {}), **rest}}
 
 
@@ -110,11 +111,13 @@ def _is_gym_id(name: str) -> bool:
 
 def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
     """Whether the batched MuJoCo env plays this very task with these settings."""
-    if "-v" not in name or ":" in name:
-        return False
     from srl.envs.mujoco_tasks import TASKS
 
-    return name in TASKS and not set(args) & {"signals", "checked"}
+    if name not in TASKS:
+        return False
+    from srl.envs.mujoco import plays
+
+    return plays(name, args)
 
 
 def _is_parallel(found: Any) -> bool:
