@@ -73,6 +73,13 @@ class ProcessBell(Bell):
         self._sockets.pop(socket, None)
         self._poll = None
 
+    def drain(self, descriptor: int | None = None) -> None:
+        """Hand over what the pipe holds now."""
+        if descriptor is not None:
+            self._drain(descriptor)
+        elif self._pipe is not None:
+            self._drain(self._pipe[0])
+
     def lag(self, key: Any, flush: Callable[[], bool]) -> None:
         """Call `flush` at each deliver until it says that nothing is left to send."""
         self._lagging[key] = flush

@@ -1,8 +1,8 @@
 """Sample streams: wants, grants, slots and the ledger. The same for every transport.
 
-A producer whose `alloc` finds no grant sends a want to one consumer; a consumer that has no grant now says so (later) and keeps
-the want, and the producer asks the next one too. The first grant ends the wish; the other consumers are told (unwant), and a
-grant that crosses that message goes back. So a slab is made for whoever can use it; no wish is stuck at a consumer that stands still.
+A producer whose `alloc` finds no grant sends a want to one consumer. A consumer that has no grant now says so (later), keeps the
+want, and the producer asks the next one too. The first grant ends the wish: the other consumers are told (unwant), and a grant
+that crosses that message goes back. So a slab is made for whoever can use it; no wish is stuck at a consumer that stands still.
 """
 
 from __future__ import annotations
