@@ -89,7 +89,7 @@ class Merged:
             self.provenance.put((*full, "use"), place)
 
     def _drop_others(self, old: dict[str, Any], new_use: Any, full: Path, where: Where | None) -> None:
-        dropped = [key for key in old if key != "use" and self.provenance.exact((*full, key)) != COMMAND_LINE]
+        dropped = [key for key in old if key != "use" and not self._typed((*full, key))]
         for key in dropped:
             del old[key]
             self.provenance.drop((*full, key))
@@ -98,6 +98,10 @@ class Merged:
             self.notes.append(
                 f"{dotted(full)}: {was} -> {new_use} ({where}); dropped the settings of {was}: {', '.join(dropped)}"
             )
+
+    def _typed(self, path: Path) -> bool:
+        """Whether the command line set the value or something in it."""
+        return any(where == COMMAND_LINE for _, where in self.provenance.below(path))
 
     def _inside(self, parents: Path, whole: Path, where: Where) -> Any:
         """The mapping or list at `parents`, made where there is nothing."""

@@ -6,7 +6,6 @@ place, and `to_plain()`.
 
 from __future__ import annotations
 
-import difflib
 import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, is_dataclass
@@ -50,6 +49,8 @@ def load(cls: type[T], data: Any, where: Provenance | Where | None = None, *, pa
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
     """The name that was probably meant."""
+    import difflib  # for errors only
+
     found = difflib.get_close_matches(name.lower(), [known.lower() for known in names], n=1, cutoff=0.6)
     return next((known for known in names if found and known.lower() == found[0]), None)
 
@@ -166,7 +167,7 @@ class _Loader:
         inner = args[1] if args else Any
         for key in data:
             if not isinstance(key, str):
-                raise self._wrong("text as a key", key, path, 'quote it: "' + str(key) + '"')
+                raise self._wrong("text as a key", key, path, ("try", f'quote it: "{key}"'))
         return {key: self.value(inner, item, (*path, key)) for key, item in data.items()}
 
     def _sequence(self, kind: Any, base: type, data: Any, path: Path) -> Any:
@@ -223,9 +224,9 @@ class _Loader:
             line = ("settings", f"{', '.join(known) or 'none'}    all: {everything}")
         return UnknownKey(f"{self._name(path)} has no setting '{key}'", *self._from((*path, str(key))), line)
 
-    def _wrong(self, expected: str, data: Any, path: Path, hint: str | None = None) -> WrongType:
+    def _wrong(self, expected: str, data: Any, path: Path, hint: Line | None = None) -> WrongType:
         found = _found(data)
-        tries = [("try", hint)] if hint else []
+        tries = [hint] if hint else []
         return WrongType(f"{self._name(path)} expects {expected}, found {found}", *self._from(path), *tries, *self._help(path))
 
     def _name(self, path: Path) -> str:
@@ -258,25 +259,25 @@ def _exact(kind: Any, data: Any) -> bool:
     return isinstance(kind, type) and is_dataclass(kind) and isinstance(data, kind)
 
 
-def _hint(kind: Any, data: Any, path: Path) -> str | None:
+def _hint(kind: Any, data: Any, path: Path) -> Line | None:
     """What to write instead, when that is clear."""
     name = dotted(path)
     if kind is str and data is not None and not isinstance(data, Mapping | list | tuple):
-        return f'quotes make it text: "{written(data)}"'
+        return ("try", f'quotes make it text: "{written(data)}"')
     if kind is bool and isinstance(data, str) and data.lower() in ("yes", "on", "y", "no", "off", "n"):
-        return f"{name}={'true' if data.lower() in ('yes', 'on', 'y') else 'false'}"
+        return ("try", f"{name}={'true' if data.lower() in ('yes', 'on', 'y') else 'false'}")
     if kind in (int, float) and isinstance(data, str) and _is_number(data):
-        return f"{name}={data.strip()} (without quotes)"
+        return ("try", f"{name}={data.strip()} (without quotes)")
     if kind is int and type(data) is float:
-        return "a whole number"
+        return ("try", "a whole number")
     if is_sequence(get_origin(kind) or kind) and not isinstance(data, Mapping) and data is not None:
-        return f"{name}=[{written(data)}]"
+        return ("try", f"{name}=[{written(data)}]")
     return None
 
 
-def _nearest_hint(data: Any, choices: Sequence[Any]) -> str | None:
+def _nearest_hint(data: Any, choices: Sequence[Any]) -> Line | None:
     near = nearest(data, [choice for choice in choices if isinstance(choice, str)]) if isinstance(data, str) else None
-    return f"did you mean {near}?" if near else None
+    return ("did you mean", f"{near}?") if near else None
 
 
 def _is_number(text: str) -> bool:

@@ -118,6 +118,11 @@ def test_what_the_command_line_sets_survives_another_use_in_any_order(folder: Pa
     assert composed(folder, *overrides).data["algorithm"] == {"use": "impala", "lr": 1}
 
 
+def test_what_the_command_line_sets_deep_inside_survives_another_use(folder: Path) -> None:
+    found = composed(folder, "algorithm.schedule.end=1", "algorithm=impala")
+    assert found.data["algorithm"] == {"use": "impala", "schedule": {"end": 1}}
+
+
 def test_a_file_changes_use_too(folder: Path) -> None:
     (folder / "experiments" / "imp.yaml").write_text("inherit: cart\nalgorithm:\n  use: impala\n  lr: 1e-3\n")
     found = composed(folder, name="imp")

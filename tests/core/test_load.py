@@ -135,7 +135,7 @@ HELP = "\n  all: python -m srl.launch --help trainer"
         (
             {"mode": "fats"},
             "error[E03]: 'trainer.mode' expects auto | fast | int, found text 'fats'\n  from: my.yaml:1:1\n"
-            "  try: did you mean fast?" + HELP,
+            "  did you mean: fast?" + HELP,
         ),
         (
             {"hidden": 64},
@@ -170,7 +170,7 @@ HELP = "\n  all: python -m srl.launch --help trainer"
         ),
         (
             {"device": "cud"},
-            "error[E03]: 'trainer.device' expects cpu | cuda, found text 'cud'\n  from: my.yaml:1:1\n  try: did you mean cuda?"
+            "error[E03]: 'trainer.device' expects cpu | cuda, found text 'cud'\n  from: my.yaml:1:1\n  did you mean: cuda?"
             + HELP,
         ),
     ],
