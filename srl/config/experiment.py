@@ -78,16 +78,16 @@ class Evaluation:
     every: int = option(50_000, "env steps between evaluations", low=1)
     episodes: int = option(20, "episodes of each", low=1)
     envs: int | Auto = option("auto", "envs that play them side by side", low=1)
-    greedy: bool = option(True, "the most likely action instead of a drawn one")
+    sampled: bool = option(True, "also play with drawn actions, as training does")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
     """Of one stream (`samples.main`) or of all of a kind (`sample`, `infer`, `param`)."""
 
-    via: Via = option("auto", "transport; auto: by placement")
+    via: Via | None = option(None, "transport: auto (by placement), inproc, shm, zmq")
     compress: Literal[None, "lz4"] = option(None, "for zmq between hosts: pictures shrink 10 times and more")
-    route: Literal["fair", "pair", "broadcast", "null"] = option("fair", "sample streams: who gets which slab")
+    route: Literal[None, "fair", "pair", "broadcast", "null"] = option(None, "sample streams: who gets which slab")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +121,7 @@ class Trainer(Workers):
 
     device: str = option("auto", "auto: a GPU if there is one")
     publish_every: int = option(1, "updates between publications of the weights", low=1)
+    keep_every: int = option(0, "updates between versions remembered as past opponents; 0: none", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from srl.core.errors import SrlError, WiringError
 from srl.core.load import dump, load
 from srl.core.registry import REGISTRIES, load_plugins
 from srl.core.spec import Leaf, TreeSpec, from_data, lead, to_data
+from srl.graph.placement import via_of
 from srl.graph.plain import env_from_data, env_to_data, policy_from_data, policy_to_data
 from srl.graph.spec import Graph
 from srl.streams.base import StreamSpec
@@ -194,7 +195,7 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
         streams[stream.name] = StreamSpec(
             name=stream.name,
             kind=stream.kind,
-            via="inproc" if graph.mode == "inline" else _via(stream.via),
+            via=via_of(graph, stream),
             record=found,
             answer=info.answer if stream.kind == "infer" else {},
             route=stream.route,
@@ -217,10 +218,6 @@ def derive_in_child(graph: Graph) -> Derived:
     if "error" in answer:
         raise SrlError.from_data(answer["error"])
     return Derived.from_data(answer)
-
-
-def _via(via: str) -> Any:
-    return via if via != "auto" else "shm"
 
 
 def _main() -> None:

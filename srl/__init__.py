@@ -1,0 +1,93 @@
+"""Distributed reinforcement learning: one experiment file, from one process to a cluster.
+
+Names are imported when they are first used (PEP 562), so `import srl` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_NAMES = {
+    "Algorithm": "srl.api.algorithm",
+    "Needs": "srl.api.algorithm",
+    "Batch": "srl.api.batch",
+    "NeuralPolicy": "srl.api.neural",
+    "Policy": "srl.api.policy",
+    "PolicySpec": "srl.api.policy",
+    "Ask": "srl.api.policy",
+    "Act": "srl.api.policy",
+    "Env": "srl.api.env",
+    "BatchEnv": "srl.api.env",
+    "EnvSpec": "srl.api.env",
+    "TeamSpec": "srl.api.env",
+    "Box": "srl.api.env",
+    "Discrete": "srl.api.env",
+    "MultiDiscrete": "srl.api.env",
+    "MultiBinary": "srl.api.env",
+    "Worker": "srl.workers.base",
+    "Port": "srl.workers.base",
+    "option": "srl.core.load",
+    "register_algorithm": "srl.core.registry",
+    "register_env": "srl.core.registry",
+    "register_launcher": "srl.core.registry",
+    "register_policy": "srl.core.registry",
+    "register_transform": "srl.core.registry",
+    "register_transport": "srl.core.registry",
+    "register_worker": "srl.core.registry",
+    "launch": "srl.launch",
+    "build": "srl.session",
+    "load_run": "srl.loaded",
+}
+_OTHER = {"Env": "BatchEnv"}
+"""Names under which a class goes here, if not its own."""
+
+__all__ = ["__version__", *_NAMES]
+
+if TYPE_CHECKING:
+    from srl import launch as launch
+    from srl.api.algorithm import Algorithm as Algorithm
+    from srl.api.algorithm import Needs as Needs
+    from srl.api.batch import Batch as Batch
+    from srl.api.env import BatchEnv as BatchEnv
+    from srl.api.env import BatchEnv as Env
+    from srl.api.env import Box as Box
+    from srl.api.env import Discrete as Discrete
+    from srl.api.env import EnvSpec as EnvSpec
+    from srl.api.env import MultiBinary as MultiBinary
+    from srl.api.env import MultiDiscrete as MultiDiscrete
+    from srl.api.env import TeamSpec as TeamSpec
+    from srl.api.neural import NeuralPolicy as NeuralPolicy
+    from srl.api.policy import Act as Act
+    from srl.api.policy import Ask as Ask
+    from srl.api.policy import Policy as Policy
+    from srl.api.policy import PolicySpec as PolicySpec
+    from srl.core.load import option as option
+    from srl.core.registry import register_algorithm as register_algorithm
+    from srl.core.registry import register_env as register_env
+    from srl.core.registry import register_launcher as register_launcher
+    from srl.core.registry import register_policy as register_policy
+    from srl.core.registry import register_transform as register_transform
+    from srl.core.registry import register_transport as register_transport
+    from srl.core.registry import register_worker as register_worker
+    from srl.loaded import load_run as load_run
+    from srl.session import build as build
+    from srl.workers.base import Port as Port
+    from srl.workers.base import Worker as Worker
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'srl' has no attribute '{name}'")
+    module = importlib.import_module(_NAMES[name])
+    if name == "launch":
+        return module  # which can be called: `python -m srl.launch` and `srl.launch(...)` are one thing
+    found = getattr(module, _OTHER.get(name, name))
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES})

@@ -1,0 +1,119 @@
+"""Help texts, made from the schema: `--help`, `--help sampling`, `--help ppo`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from srl.config.experiment import SECTIONS, Experiment, renamed
+from srl.core.errors import UserError
+from srl.core.load import nearest
+from srl.core.option import Row, describe
+
+_WIDTH = 110
+_COMPONENTS = ("env", "policy", "algorithm")
+
+USAGE = """\
+Run an experiment.
+
+  python -m srl.launch experiment=NAME [key.path=value ...]     a file and overrides; NAME alone works too
+  python -m srl.launch env=CartPole-v1 algorithm=ppo            no file
+  python -m srl.launch --resume RUN [key.path=value ...]        go on with a run, from its newest checkpoint
+
+overrides   a.b=3   a.list=[1,2]   +a.new=1   ~a.b (remove)   @file.yaml (merge)   import=my_pkg (plugin)
+
+options
+  --resume RUN        a run folder, or one above it: its newest run
+  --dry-run           check everything, print the plan, start nothing
+  --print-config      the resolved configuration, each value with where it came from
+  --sweep KEY=A,B,C   one run for each value (several --sweep: each combination), one folder, one table
+  --jobs N            runs of a sweep side by side
+  --runs DIR          where run folders are made (default: runs)
+  --quiet             no plan and no progress, only the verdict
+  --trace             tracebacks of user errors too
+  --help [SECTION]    a section below, layout, or the name of an algorithm or policy"""
+
+
+def launch_help() -> str:
+    """All of `python -m srl.launch --help`."""
+    return f"{USAGE}\n\nsettings (sections have help of their own)\n{_table(describe(Experiment))}"
+
+
+def section_help(name: str) -> str:
+    """One section, or the settings of one component by its name."""
+    if name in SECTIONS:
+        about = " ".join((SECTIONS[name].__doc__ or "").split())
+        return f"{name}: {about}\n{_table(describe(SECTIONS[name]))}"
+    if name == "layout":
+        return _layouts()
+    if name in _COMPONENTS:
+        return _component(name)
+    found = _by_name(name)
+    if found is not None:
+        return found
+    rows = {row.name: row for row in describe(Experiment)}
+    if name in rows:
+        return _table([rows[name]])
+    known = [*SECTIONS, *_COMPONENTS, "layout", *_names()]
+    error = UserError(f"no help on '{name}'")
+    if near := nearest(name, known):
+        error.add("did you mean", f"--help {near}?")
+    raise error.add("sections", ", ".join([*SECTIONS, *_COMPONENTS, "layout"]))
+
+
+def _component(kind: str) -> str:
+    from srl.core.registry import REGISTRIES
+
+    names = REGISTRIES[kind].names()
+    lines = [f"{kind}: a name, pkg.mod:Class, path/to/file.py:Class, or a mapping {{use: name, its settings}}"]
+    lines.append(f"names: {', '.join(names)}" + (", and every gymnasium id" if kind == "env" else ""))
+    if kind != "env":
+        lines.append(f"settings of one: python -m srl.launch --help {names[0]}")
+    return "\n".join(lines)
+
+
+def _by_name(name: str) -> str | None:
+    """The settings of an algorithm, policy, env or worker: imports it."""
+    from srl.core.registry import REGISTRIES
+
+    for kind in ("algorithm", "policy", "worker", "env"):
+        if name in REGISTRIES[kind] or (":" in name and kind == "algorithm"):
+            found = REGISTRIES[kind].resolve(name)
+            schema = getattr(found, "Config", None) or getattr(found, "Args", None)
+            about = " ".join((found.__doc__ or "").split())
+            table = _table(describe(schema)) if schema is not None else "  no settings"
+            return f"{kind} {name}: {about}\n{table}"
+    return None
+
+
+def _names() -> list[str]:
+    from srl.core.registry import REGISTRIES
+
+    return [name for kind in ("algorithm", "policy") for name in REGISTRIES[kind].names()]
+
+
+def _layouts() -> str:
+    from srl.graph.layouts import LAYOUTS
+
+    rows = [("auto", "chosen for this machine, and the plan says why")]
+    rows += [(name, layout.about) for name, layout in LAYOUTS.items()]
+    return "layout: how workers are wired\n" + "\n".join(f"  {name:<10} {about}" for name, about in rows)
+
+
+def _table(rows: Iterable[Row]) -> str:
+    listed = [(renamed(row.name), _kind(row), row.help) for row in rows]
+    wide = max((len(name) for name, _, _ in listed), default=0)
+    lines = []
+    for name, kind, text in listed:
+        head = f"  {name:<{wide}}  {kind}"
+        body = textwrap.wrap(text, _WIDTH - wide - 6) or []
+        lines.append(head)
+        lines += [f"  {'':<{wide}}    {part}" for part in body]
+    return "\n".join(lines)
+
+
+def _kind(row: Row) -> str:
+    kind = row.type if not row.type.startswith("mapping (") else "section"
+    kind = "name or mapping" if kind.startswith("part") else kind.partition(" of mapping (")[0]
+    default = "" if kind == "section" or (row.default.startswith("{") and len(row.default) > 40) else f" = {row.default}"
+    return kind + (" (required)" if row.default == "required" else default) + (" [live]" if row.live else "")

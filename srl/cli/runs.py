@@ -1,0 +1,164 @@
+"""One run, started from the command line or from Python: prepared, shown, written down, run, waited for."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from srl.core.errors import UserError
+from srl.graph.prepare import Prepared, prepare
+
+if TYPE_CHECKING:
+    from srl.control.controller import Controller
+    from srl.observe.console import Console
+    from srl.observe.verdict import Verdict
+    from srl.store.run_folder import RunFolder
+
+
+def command(experiment: str | None, overrides: Sequence[str], given: argparse.Namespace) -> int:
+    """`python -m srl.launch`; its exit code."""
+    resumed = _run_folder(given.resume)
+    show_only = given.print_config or given.dry_run
+    prepared = prepare(experiment, overrides, resume=resumed.path if resumed else None, look=not given.print_config)
+    if given.print_config:
+        print(prepared.config_text(provenance=True), end="")
+        return 0
+    console = _console(given.quiet and not show_only)
+    console.plan(prepared.lines())
+    if given.dry_run:
+        return 0
+    folder = write_down(prepared, overrides, resumed, given.runs)
+    console.message(f"run folder {folder.path}")
+    controller = _controller(prepared, folder, resumed, console)
+    return controller.run().exit_code
+
+
+class Run:
+    """A run that goes on in a thread of this process (its workers in processes of their own, unless mode is inline)."""
+
+    def __init__(self, prepared: Prepared, folder: RunFolder, resumed: RunFolder | None, *, quiet: bool) -> None:
+        self.folder = folder.path
+        self.graph = prepared.graph
+        self.verdict: Verdict | None = None
+        self._controller = _controller(prepared, folder, resumed, _console(quiet))
+        self._problem: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Run:
+        """Begin, without waiting."""
+        self._thread = threading.Thread(target=self._run, name="srl-run", daemon=True)
+        self._thread.start()
+        return self
+
+    def wait(self, timeout: float | None = None) -> Verdict:
+        """Until the run has ended; Ctrl-C drains it and saves. Raises what made it fail."""
+        if self._thread is None:
+            self._run()  # in this thread: signals reach the controller
+        else:
+            self._join(timeout)
+        if self._problem is not None:
+            raise self._problem
+        if self.verdict is None:
+            raise TimeoutError(f"the run still goes on after {timeout} s")
+        problem = self.verdict._problem()
+        if problem is not None:
+            raise problem
+        return self.verdict
+
+    def stop(self) -> Run:
+        """Drain, save and end; a second call ends at once."""
+        self._controller.stop()
+        return self
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl so far."""
+        from srl.store.lines import read_lines
+
+        return list(read_lines(self.folder / "metrics.jsonl"))
+
+    def policy(self, which: str = "best") -> Any:
+        """A policy of this run, to predict with."""
+        from srl.loaded import load_run
+
+        return load_run(self.folder).policy(which)
+
+    def _run(self) -> None:
+        try:
+            self.verdict = self._controller.run()
+        except BaseException as problem:
+            self._problem = problem
+
+    def _join(self, timeout: float | None) -> None:
+        assert self._thread is not None
+        try:
+            self._thread.join(timeout)
+        except KeyboardInterrupt:
+            self.stop()
+            self._thread.join()
+
+
+def start(
+    experiment: str | Path | None,
+    overrides: Sequence[str],
+    *,
+    settings: Mapping[str, Any],
+    resume: str | Path | None,
+    runs: str | Path,
+    quiet: bool,
+) -> Run:
+    """Prepare a run and write it down. It begins with `wait`, or with `start`."""
+    resumed = _run_folder(resume)
+    prepared = prepare(experiment, overrides, settings=settings, resume=resumed.path if resumed else None)
+    folder = write_down(prepared, overrides, resumed, runs)
+    if not quiet:
+        _console(quiet).plan(prepared.lines())
+    return Run(prepared, folder, resumed, quiet=quiet)
+
+
+def write_down(prepared: Prepared, overrides: Sequence[str], resumed: RunFolder | None, runs: str | Path) -> RunFolder:
+    """The run folder with everything that repeats the run; a resumed run goes on in its own."""
+    from srl.store.run_folder import RunFolder
+
+    folder = resumed or RunFolder.create(runs, prepared.graph.name, prepared.graph.seed)
+    folder.write_text("config.yaml", prepared.config_text())
+    folder.write_text("graph.yaml", prepared.graph_text())
+    lines = list(overrides)
+    if resumed is not None and folder.overrides.exists():
+        lines = [*folder.overrides.read_text().splitlines(), "--resume", *lines]
+    folder.write_text("overrides.txt", "".join(f"{line}\n" for line in lines))
+    folder.write_seeds({"root": prepared.graph.seed})
+    for change in prepared.changes:
+        folder.append_event("changed", what=change)
+    return folder
+
+
+def _controller(prepared: Prepared, folder: RunFolder, resumed: RunFolder | None, console: Console) -> Controller:
+    from srl.control.controller import Controller
+
+    return Controller(
+        prepared.graph,
+        folder=folder,
+        resume=resumed.path if resumed else None,
+        console=console,
+        derived=prepared.derived,
+    )
+
+
+def _console(quiet: bool) -> Console:
+    from srl.observe.console import Console
+
+    return Console(quiet=quiet)
+
+
+def _run_folder(path: str | Path | None) -> RunFolder | None:
+    if path is None:
+        return None
+    from srl.store.run_folder import RunFolder
+
+    folder = RunFolder.open(path)
+    if not folder.config.is_file():
+        raise UserError(f"{folder.path} cannot be resumed: it has no config.yaml")
+    return folder

@@ -1,0 +1,288 @@
+"""What is wrong with a graph, before anything starts: wiring, placement, sizes, resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from srl.core.errors import DoesNotDivide, TooFewResources, UserError, WiringError, WrongType
+from srl.core.load import load, nearest
+from srl.core.registry import REGISTRIES
+from srl.core.spec import total_bytes
+from srl.core.where import Provenance
+from srl.graph.derive import Derived
+from srl.graph.machine import Machine
+from srl.graph.placement import members, owner
+from srl.graph.spec import Graph, Node, Stream
+
+_SIDES = {
+    "sample": ("producer", "consumer"),
+    "infer": ("client", "server"),
+    "param": ("publisher", "subscriber"),
+}
+
+
+def check(graph: Graph, where: Provenance | None = None) -> None:
+    """Everything that can be seen without building env or policy. `where` holds the places of a `graph:` by hand."""
+    for node in graph.nodes:
+        _node(graph, node, where)
+    for node in graph.nodes:
+        _placement(graph, node)
+    for stream in graph.streams:
+        _stream(graph, stream)
+    for node in graph.nodes:
+        if node.worker == "trainer":
+            _trainer(graph, node)
+
+
+def check_resources(graph: Graph, machine: Machine) -> None:
+    """Devices and threads against those of this machine."""
+    for node in graph.nodes:
+        if node.threads > machine.cores:
+            raise TooFewResources(
+                f"'{node.name}' wants {node.threads} threads, and this machine has {_cores(machine)} to use",
+                ("expected", f"at most {machine.cores} (affinity and cgroup quota counted)"),
+                ("try", f"{_section(node)}.threads={machine.cores}"),
+            )
+        if node.device.startswith("cuda") and not _has_device(node.device, machine):
+            raise TooFewResources(
+                f"'{node.name}' wants device {node.device}, and this machine has {_gpus(machine)}",
+                ("try", "device=cpu" if machine.gpus == 0 else f"device=cuda:{machine.gpus - 1}"),
+            )
+
+
+def check_memory(graph: Graph, derived: Derived, machine: Machine) -> int:
+    """Bytes of shared memory that the run takes; TooFewResources if the machine has less."""
+    wanted = {stream.name: _shared_bytes(graph, stream, derived) for stream in graph.streams}
+    total = sum(wanted.values())
+    if total > machine.shared_free:
+        most = max(wanted, key=lambda name: wanted[name])
+        raise TooFewResources(
+            f"the streams take {total / 1e9:.1f} GB of shared memory, and {machine.shared_free / 1e9:.1f} GB are free",
+            ("most of it", f"stream '{most}', {wanted[most] / 1e9:.1f} GB"),
+            ("try", "fewer sampling.envs, fewer sampling.steps, or a smaller staleness.max"),
+        )
+    return total
+
+
+def notes(graph: Graph, machine: Machine) -> list[str]:
+    """What is allowed, but worth a word."""
+    owners = {owner(graph, node, index) for node in graph.nodes for index in range(node.count)}
+    threads = sum(graph.node(name).threads for name, _ in owners)
+    found = []
+    if graph.mode == "local" and threads > 4 * machine.cores:
+        found.append(f"{threads} threads share {_cores(machine)}: fewer sampling.workers would waste less")
+    if graph.stop == type(graph.stop)():
+        found.append("no stop condition: it runs until Ctrl-C, and schedules stay at their start")
+    return found
+
+
+# nodes ----------------------------------------------------------------------------------------------------------------
+
+
+def _node(graph: Graph, node: Node, where: Provenance | None) -> None:
+    kind = REGISTRIES["worker"].resolve(node.worker)
+    by_hand = where is not None and where.exact(("graph", "nodes", node.name)) is not None
+    path: tuple[str | int, ...] = ("graph", "nodes", node.name, "args") if by_hand else (node.name,)
+    args = load(kind.Args, node.args, where if by_hand else None, path=path)
+    streams = {stream.name: stream for stream in graph.streams}
+    for port, name in node.ports.items():
+        base, _, policy = port.partition(":")
+        if base not in kind.ports:
+            raise _wrong(
+                f"worker '{node.worker}' has no port '{base}'", node, port, where, *_near(base, list(kind.ports), "ports")
+            )
+        if policy and policy not in graph.policies:
+            raise _wrong(
+                f"port '{port}' of '{node.name}' names no policy",
+                node,
+                port,
+                where,
+                *_near(policy, list(graph.policies), "policies"),
+            )
+        if name not in streams:
+            raise _wrong(
+                f"port '{port}' of '{node.name}' is joined to '{name}', which is no stream", node, port, where,
+                *_near(name, list(streams), "streams"),
+            )  # fmt: skip
+        if streams[name].kind != kind.ports[base].kind:
+            wants, got = _a(kind.ports[base].kind), streams[name].kind
+            raise _wrong(f"port '{port}' of '{node.name}' takes {wants} stream; '{name}' is of kind {got}", node, port, where)
+    joined = {port.partition(":")[0] for port in node.ports}
+    for base, port_kind in kind.ports.items():
+        if base not in joined and not port_kind.optional:
+            raise _wrong(
+                f"port '{base}' of '{node.name}' is joined to no stream", node, None, where,
+                ("expected", f"ports: {{{base}: a stream of kind {port_kind.kind}}}"),
+                *_candidates(graph, port_kind.kind),
+            )  # fmt: skip
+    acts_for = getattr(args, "policy", None)
+    if isinstance(acts_for, str) and acts_for not in graph.policies:
+        raise _wrong(f"'{node.name}' is of policy '{acts_for}', which the file does not define", node, None, where,
+                     *_near(acts_for, list(graph.policies), "policies"))  # fmt: skip
+
+
+def _placement(graph: Graph, node: Node) -> None:
+    if node.inside is None:
+        return
+    names = [one.name for one in graph.nodes]
+    if node.inside not in names:
+        raise WiringError(
+            f"'{node.name}' is placed inside '{node.inside}', which is no node", *_near(node.inside, names, "nodes")
+        )
+    owner(graph, node, 0)
+    home = graph.node(node.inside)
+    if home.count not in (1, node.count):
+        raise DoesNotDivide(
+            f"{node.count} workers '{node.name}' cannot be placed inside {home.count} workers '{home.name}'",
+            ("expected", f"count: {home.count}, one in each, or any number inside a single worker"),
+        )
+
+
+# streams --------------------------------------------------------------------------------------------------------------
+
+
+def _stream(graph: Graph, stream: Stream) -> None:
+    if stream.policy not in graph.policies:
+        raise WiringError(
+            f"stream '{stream.name}' is of policy '{stream.policy}', which the file does not define",
+            *_near(stream.policy, list(graph.policies), "policies"),
+        )
+    ends = list(members(graph, stream.name))
+    have = {side for _, _, side in ends}
+    gives, takes = _SIDES[stream.kind]
+    if not have:
+        raise WiringError(f"stream '{stream.name}' joins nobody", ("try", "remove it, or name it under the ports of a node"))
+    for side in (gives, takes):
+        if side not in have and not (side == "consumer" and stream.route == "null"):
+            others = ", ".join(f"'{port}' of '{node.name}'" for node, port, _ in ends)
+            raise WiringError(
+                f"stream '{stream.name}' has no {side}",
+                ("joined", others),
+                ("try", f"join it to a port that is a {side} of {_a(stream.kind)} stream" + _ports_of(side)),
+            )
+    publishers = [node for node, _, side in ends if side == "publisher"]
+    if sum(node.count for node in publishers) > 1:
+        raise WiringError(
+            f"stream '{stream.name}' has {sum(node.count for node in publishers)} publishers",
+            ("joined", ", ".join(f"'{node.name}' x {node.count}" for node in publishers)),
+            ("expected", "one trainer for each policy"),
+        )
+    _own_process(graph, stream, ends)
+
+
+def _own_process(graph: Graph, stream: Stream, ends: Sequence[tuple[Node, str, str]]) -> None:
+    """Rules about who shares a process."""
+    homes = {
+        side: {owner(graph, node, index) for node, _, own in ends if own == side for index in range(node.count)}
+        for side in {side for _, _, side in ends}
+    }
+    if stream.via == "inproc" and graph.mode != "inline" and len({frozenset(home) for home in homes.values()}) > 1:
+        raise WiringError(
+            f"stream '{stream.name}' says via: inproc, but its ends live in different processes",
+            ("processes", ", ".join(sorted(f"{name}/{index}" for home in homes.values() for name, index in home))),
+            ("try", "via: auto, or place them together with `inside:`"),
+        )
+    if stream.kind != "infer" or graph.mode == "inline":
+        return
+    trainers = {owner(graph, node, index) for node in graph.nodes if node.worker == "trainer" for index in range(node.count)}
+    shared = homes["server"] & trainers
+    if shared and homes["client"] - shared:
+        name, index = next(iter(shared))
+        client, number = next(iter(homes["client"] - shared))
+        raise WiringError(
+            f"stream '{stream.name}' would be answered inside the process of {name}/{index}, between its updates",
+            ("clients", f"{client}/{number} and others wait in processes of their own"),
+            ("try", "a process of its own for the policy worker (no `inside:`), or inside: actor"),
+        )
+
+
+# sizes ----------------------------------------------------------------------------------------------------------------
+
+
+def _trainer(graph: Graph, node: Node) -> None:
+    args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
+    if args.publish_every > args.staleness + 1:
+        raise WrongType(
+            f"'trainer.publish_every' must be at most staleness.max + 1 = {args.staleness + 1}, found {args.publish_every}",
+            ("because", "a grant waits for a version that would never be published"),
+            ("try", f"trainer.publish_every={args.staleness + 1} or staleness.max={args.publish_every - 1}"),
+        )
+    feeding = [one for one, _, side in members(graph, node.ports["samples"]) if side == "producer" and one.worker == "actor"]
+    groups = sum(one.count * int(one.args.get("groups", 1)) for one in feeding)
+    if args.staleness == 0 and groups and args.slabs % groups:
+        below, above = args.slabs // groups * groups, -(-args.slabs // groups) * groups
+        near = " or ".join(f"slabs: {size}" for size in (below, above) if size)
+        raise DoesNotDivide(
+            f"a batch of {args.slabs} slabs is not a multiple of the {groups} groups that feed '{node.name}'",
+            ("because", "staleness.max is 0: the groups left over would wait with rows of an older version"),
+            ("try", f"{near}, or staleness.max=1"),
+        )
+
+
+def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
+    """Bytes of the segments of a stream, as far as sizes are known before the start."""
+    spec = derived.streams[stream.name]
+    if spec.via != "shm":
+        return 0
+    total = 0
+    for node, port, side in members(graph, stream.name):
+        kind = REGISTRIES["worker"].resolve(node.worker)
+        sizes = kind.slots(load(kind.Args, node.args), port, graph)
+        if side == "producer":
+            total += node.count * int(sizes.get("slots", 2)) * total_bytes(spec.record)
+        elif side == "client":
+            total += node.count * int(sizes.get("groups", 1)) * int(sizes.get("units", 1)) * (
+                total_bytes(spec.record) + total_bytes(spec.answer)
+            )  # fmt: skip
+        elif side == "publisher":
+            total += 3 * total_bytes(spec.record)
+    return total
+
+
+# words ----------------------------------------------------------------------------------------------------------------
+
+
+def _wrong(headline: str, node: Node, port: str | None, where: Provenance | None, *lines: tuple[str, str]) -> UserError:
+    path = ("graph", "nodes", node.name, *(("ports", port) if port is not None else ()))
+    place = where.at(path) if where is not None and where.exact(("graph", "nodes", node.name)) is not None else None
+    return WiringError(headline, *([("from", str(place))] if place is not None else []), *lines)
+
+
+def _near(name: str, known: Sequence[str], what: str) -> list[tuple[str, str]]:
+    near = nearest(name, known)
+    return [*([("did you mean", f"{near}?")] if near else []), (what, ", ".join(known) or "none")]
+
+
+def _candidates(graph: Graph, kind: str) -> list[tuple[str, str]]:
+    names = [stream.name for stream in graph.streams if stream.kind == kind]
+    return [("streams", ", ".join(names))] if names else []
+
+
+def _ports_of(side: str) -> str:
+    names = []
+    for name, worker in sorted(REGISTRIES["worker"]._targets.items()):
+        kind: Any = REGISTRIES["worker"].resolve(worker)
+        names += [f"{port} of {name}" for port, one in kind.ports.items() if one.side == side]
+    return f" ({', '.join(names)})" if names else ""
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def _section(node: Node) -> str:
+    return {"actor": "actors", "policy": "inference"}.get(node.worker, node.worker)
+
+
+def _cores(machine: Machine) -> str:
+    return f"{machine.cores} core{'' if machine.cores == 1 else 's'}"
+
+
+def _gpus(machine: Machine) -> str:
+    return f"{machine.gpus} GPU{'' if machine.gpus == 1 else 's'}" if machine.gpus else "no GPU"
+
+
+def _has_device(device: str, machine: Machine) -> bool:
+    number = device.partition(":")[2] or "0"
+    return number.isdigit() and int(number) < machine.gpus

@@ -1,0 +1,56 @@
+"""Where the workers of a graph are placed: which share a process, and so which streams never leave one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from srl.core.errors import WiringError
+from srl.core.registry import REGISTRIES
+from srl.graph.spec import Graph, Node, Stream
+
+
+def owner(graph: Graph, node: Node, index: int) -> tuple[str, int]:
+    """The worker whose process this one lives in: itself, unless it is placed inside another."""
+    seen = [node.name]
+    while node.inside is not None:
+        if node.inside in seen:
+            raise WiringError(f"nodes are placed inside each other: {' in '.join([*seen, node.inside])}")
+        node = graph.node(node.inside)
+        index = index if node.count > 1 else 0
+        seen.append(node.name)
+    return node.name, index
+
+
+def members(graph: Graph, stream: str) -> Iterator[tuple[Node, str, str]]:
+    """Node, port and side of every end group on a stream."""
+    for node in graph.nodes:
+        for port, joined in node.ports.items():
+            if joined == stream:
+                known = REGISTRIES["worker"].resolve(node.worker).ports
+                yield node, port, known[port.partition(":")[0]].side
+
+
+def processes(graph: Graph, stream: str) -> set[frozenset[tuple[str, int]]]:
+    """For each answering side (consumer, server, subscriber) and asking side: the processes its workers live in."""
+    sides: dict[str, set[tuple[str, int]]] = {}
+    for node, _, side in members(graph, stream):
+        sides.setdefault(side, set()).update(owner(graph, node, index) for index in range(node.count))
+    return {frozenset(places) for places in sides.values()}
+
+
+def via_of(graph: Graph, stream: Stream) -> Literal["inproc", "shm", "zmq"]:
+    """What `auto` means: inproc where every end finds its peers in its own process, else shared memory.
+
+    A question may be answered by any server: one in each client's process is enough. Samples and parameters
+    go to and from everybody, so all ends must share one process.
+    """
+    if graph.mode == "inline":
+        return "inproc"
+    if stream.via != "auto":
+        return stream.via
+    sides = processes(graph, stream.name)
+    together = len(sides) == 1
+    if stream.kind != "infer":
+        together = together and len(next(iter(sides))) == 1
+    return "inproc" if together else "shm"

@@ -1,0 +1,214 @@
+"""From words on a command line, or a Python call, to a graph that is checked and ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from srl.config.compose import Composed, compose, render_with_provenance
+from srl.config.experiment import Experiment, read_experiment, write_experiment
+from srl.core.errors import DoesNotFit, MissingKey, UserError
+from srl.core.registry import REGISTRIES, load_plugins
+from srl.core.spec import Leaf
+from srl.core.tree import leaves
+from srl.core.where import RESUME, Provenance, Where, dotted
+from srl.graph.build import graph_to_yaml
+from srl.graph.check import check, check_memory, check_resources, notes
+from srl.graph.derive import Derived, derive_in_child
+from srl.graph.layouts import Timing, plan
+from srl.graph.machine import Machine
+from srl.graph.show import plan_lines
+from srl.graph.spec import Graph
+
+_AUTO = {
+    ("layout",),
+    ("sampling", "workers"),
+    ("sampling", "groups"),
+    ("staleness", "max"),
+    ("device",),
+    ("evaluation", "envs"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """An experiment that can start."""
+
+    composed: Composed
+    experiment: Experiment
+    graph: Graph
+    machine: Machine
+    why: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    """Of a resume: what differs from the run that it goes on from."""
+    derived: Derived | None = None
+    shared: int = 0
+
+    def config_text(self, *, provenance: bool = False) -> str:
+        """The resolved configuration: running it repeats the run."""
+        data = write_experiment(self.experiment)
+        if provenance:
+            places = Provenance(dict(self.composed.provenance))
+            _mark_decided(self.composed.data, data, places)
+            return render_with_provenance(replace(self.composed, provenance=places), data)
+        from srl.config.yaml import dump
+
+        return dump(data)
+
+    def graph_text(self) -> str:
+        """What graph.yaml says."""
+        return graph_to_yaml(self.graph)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The start plan."""
+        lines = plan_lines(self.graph, self.machine, self.why, self.derived, self.shared)
+        lines += [("note", text) for text in (*self.composed.notes, *notes(self.graph, self.machine))]
+        return lines + [("changed", text) for text in self.changes]
+
+
+def prepare(
+    experiment: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    settings: Mapping[str, Any] | None = None,
+    resume: Path | None = None,
+    machine: Machine | None = None,
+    look: bool = True,
+) -> Prepared:
+    """Compose, decide, wire and check. `look`: also build env and policies once, in a process of their own."""
+    composed, changes = _compose(experiment, overrides, settings, resume)
+    wanted = _named(read_experiment(composed.data, composed.provenance), composed)
+    machine = machine or Machine.here()
+    timing = _timing(wanted)
+    done = plan(wanted, machine=machine, timing=timing, where=composed.provenance)
+    graph = done.graph
+    if any(node.worker not in REGISTRIES["worker"] and ":" not in node.worker for node in graph.nodes):
+        load_plugins(graph.plugins)
+    by_hand = composed.provenance if wanted.graph is not None else None
+    check(graph, by_hand)
+    check_resources(graph, machine)
+    prepared = Prepared(
+        composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes
+    )
+    if not look:
+        return prepared
+    try:
+        derived = derive_in_child(graph)
+    except UserError as error:
+        raise placed(error, composed.provenance) from None
+    if resume is not None:
+        check_fit(resume, graph, derived, changes, composed.provenance)
+    return replace(prepared, derived=derived, shared=check_memory(graph, derived, machine))
+
+
+def placed(error: UserError, where: Provenance) -> UserError:
+    """An error of `'algorithm' has no setting 'x'`, raised where places were not known, with its place."""
+    if any(label == "from" for label, _ in error.lines):
+        return error
+    words = error.headline.split("'")
+    if len(words) < 3:
+        return error
+    path = tuple(words[1].split("."))
+    if "has no setting" in error.headline and len(words) >= 5:
+        path = (*path, words[3])
+    place = where.at(path) if where.at(path[:1]) is not None else None
+    if place is not None:
+        error.lines.insert(0, ("from", str(place)))
+    return error
+
+
+def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str], where: Provenance) -> None:
+    """E09, before anything starts: the layer that differs, and the setting that changed it."""
+    from srl.store import checkpoint
+    from srl.workers.checkpoints import checkpoint_folder
+
+    for name, entry in graph.policies.items():
+        path = checkpoint.latest(checkpoint_folder(run, graph, name)) if entry.algorithm is not None else None
+        if path is None:
+            if entry.algorithm is None:
+                continue
+            raise UserError(f"{run} has no checkpoint to go on from", ("try", "start anew, without --resume"))
+        saved = checkpoint.read(path).groups.get("policy", {})
+        have = {key: Leaf(array.shape, array.dtype.name) for key, array in saved.items()}
+        want = dict(leaves(derived.policies[name].params))
+        if have == want:
+            continue
+        layer = next((key for key in [*want, *have] if want.get(key) != have.get(key)), "")
+        raise DoesNotFit(
+            f"the checkpoint does not fit policy '{name}': layer '{layer}' is {_shape(have.get(layer))} there"
+            f" and {_shape(want.get(layer))} here",
+            ("checkpoint", str(path)),
+            *[("changed", text) for text in changes if text.startswith(("policy", "env", "policies"))],
+            ("try", "take that setting back, or start anew without --resume"),
+        )
+
+
+def _shape(leaf: Any) -> str:
+    return f"{leaf.dtype} {leaf.shape}" if leaf is not None else "absent"
+
+
+def _compose(
+    experiment: str | Path | None, overrides: Sequence[str], settings: Mapping[str, Any] | None, resume: Path | None
+) -> tuple[Composed, tuple[str, ...]]:
+    if resume is None:
+        composed = compose(experiment, overrides, settings=settings)
+        if not composed.data:
+            raise MissingKey(
+                "no experiment is named",
+                ("try", "experiment=cartpole    all: python -m srl list"),
+                ("or", "env=CartPole-v1 algorithm=ppo"),
+            )
+        return composed, ()
+    file = resume / "config.yaml"
+    before = compose(file, (), origin=RESUME)
+    after = compose(file, overrides, settings=settings, origin=RESUME)
+    return after, tuple(_differences(before.data, after.data, after.provenance))
+
+
+def _differences(before: Any, after: Any, places: Provenance, path: tuple[str, ...] = ()) -> list[str]:
+    """`algorithm.lr: 0.001 -> 0.0003 (command line)`"""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return [
+            line
+            for key in dict.fromkeys([*before, *after])
+            for line in _differences(before.get(key), after.get(key), places, (*path, key))
+        ]
+    if before == after:
+        return []
+    place: Where | None = places.at(path)
+    return [f"{dotted(path)}: {_plain(before)} -> {_plain(after)} ({place})"]
+
+
+def _plain(value: Any) -> str:
+    from srl.core.option import written
+
+    return "nothing" if value is None else written(value)
+
+
+def _mark_decided(given: Any, decided: Any, places: Provenance, path: tuple[str, ...] = ()) -> None:
+    """What was `auto`, said or not, is neither the file's nor a default."""
+    for key, value in decided.items():
+        here = (*path, key)
+        old = given.get(key) if isinstance(given, Mapping) else None
+        if isinstance(value, Mapping):
+            _mark_decided(old, value, places, here)
+        elif here in _AUTO and old in (None, "auto"):
+            places.put(here, Where("auto"))
+
+
+def _named(experiment: Experiment, composed: Composed) -> Experiment:
+    if "name" in composed.data:
+        return experiment
+    name = composed.name or experiment.env.use
+    return replace(experiment, name=name.rpartition("/")[2] if ":" not in name else name.rpartition(":")[2])
+
+
+def _timing(experiment: Experiment) -> Callable[[], Timing | None]:
+    def measure() -> Timing | None:
+        from srl.graph.probe import probe
+
+        return probe(experiment)
+
+    return measure
