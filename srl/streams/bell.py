@@ -38,6 +38,8 @@ class ProcessBell(Bell):
         self._timer_ids = count()
         self._poll: Any = None
         self._context: Any = None
+        self.gate: Any = None
+        """Who may connect to encrypted sockets of this process, once there are any."""
         self._closed = False
 
     # what ends use --------------------------------------------------------------------------------------------------
@@ -164,6 +166,9 @@ class ProcessBell(Bell):
         self._timers.clear()
         self._lagging.clear()
         self._poll = None
+        if self.gate is not None:
+            self.gate.close()
+            self.gate = None
         if self._context is not None:
             self._context.destroy(linger=0)
             self._context = None

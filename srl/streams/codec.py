@@ -75,10 +75,10 @@ class Layout:
                 raise self._mismatch(where, f"{self.dtypes[index]} {shape}", f"{array.dtype} {array.shape}")
         return arrays
 
-    def pack(self, tree: Tree) -> bytearray:
-        """The bytes of a tree that fits."""
-        buffer = bytearray(self.size)
-        for target, source in zip(self.flat(self.views(buffer)), self.checked(tree), strict=True):
+    def pack(self, tree: Tree, room: int = 0) -> bytearray:
+        """The bytes of a tree that fits, behind `room` for a header."""
+        buffer = bytearray(room + self.size)
+        for target, source in zip(self.flat(self.views(buffer, room)), self.checked(tree), strict=True):
             target[...] = source
         return buffer
 
@@ -140,13 +140,14 @@ class Packer:
         self._block: Any = _lz4() if self._squeezed else None
         self.largest = layout.size + sum(64 + layout.size // 200 for _ in self._squeezed) + self._lengths.size
 
-    def pack(self, tree: Tree) -> bytes | bytearray:
+    def pack(self, tree: Tree, room: int = 0) -> bytearray:
+        """The bytes of a tree that fits, behind `room` for a header."""
         if not self._squeezed:
-            return self.layout.pack(tree)
+            return self.layout.pack(tree, room)
         arrays = self.layout.checked(tree)
         blocks = [self._block.compress(np.ascontiguousarray(arrays[i]), store_size=False) for i in self._squeezed]
         plain = [np.ascontiguousarray(a).tobytes() for i, a in enumerate(arrays) if i not in self._squeezed]
-        return b"".join([self._lengths.pack(*map(len, blocks)), *blocks, *plain])
+        return bytearray(b"").join([bytes(room), self._lengths.pack(*map(len, blocks)), *blocks, *plain])
 
     def unpack(self, data: Any) -> Tree:
         """A read-only tree; sizes come from the layout, never from the bytes."""

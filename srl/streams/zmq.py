@@ -1,0 +1,340 @@
+"""Streams between hosts: one ZeroMQ frame per record, ROUTER where many meet, a DEALER per peer elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Literal
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from srl.core.errors import HostileFrame, WireError
+from srl.core.tree import Tree
+from srl.streams.bell import ProcessBell
+from srl.streams.codec import Arena, Layout, Packer
+from srl.streams.curve import Gate, gate_of
+from srl.streams.inproc import zeroed
+from srl.streams.links import Peers, Transport, Wire
+from srl.streams.sequence import HEADER, Head, Sequence
+
+_HUBS = ("consumer", "server", "publisher")
+_LARGE = 500_000
+"""From here on frames are handed to ZeroMQ without a copy."""
+_BEAT = 0.1
+_PATIENCE = 5
+"""Beats without an acknowledgement after which a link is probed."""
+_FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+_EVENTS = _FAILED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_OPTIONS = {
+    zmq.LINGER: 0,
+    zmq.HEARTBEAT_IVL: 1000,
+    zmq.HEARTBEAT_TIMEOUT: 3000,
+    zmq.HEARTBEAT_TTL: 3000,
+    zmq.CONNECT_TIMEOUT: 2000,
+    zmq.HANDSHAKE_IVL: 2000,
+    zmq.RECONNECT_IVL: 100,
+    zmq.RECONNECT_IVL_MAX: 1000,
+    zmq.TCP_MAXRT: 3000,
+    zmq.BACKLOG: 4096,
+}
+
+
+class ZmqTransport(Transport):
+    """An end's sockets."""
+
+    by: Literal["bytes"] = "bytes"
+
+    def __init__(self, bell: ProcessBell, bind: str, host: str, curve: tuple[bytes, bytes] | None) -> None:
+        self._bell = bell
+        self._bind = bind
+        self._host = host
+        self._curve = curve
+        self._gate: Gate | None = gate_of(bell) if curve else None
+        self._router: _Socket | None = None
+        self._wires: dict[int, _ZmqWire] = {}
+        self._endpoint = ""
+        self.disconnects = 0
+        """Connections that broke, or that ZeroMQ cut because a frame was larger than agreed."""
+        self.strangers = 0
+        """Well-formed frames of ends that were not attached."""
+
+    def open(self, end: Peers[Any], arena: Arena) -> Any:
+        self.end = end
+        self.schema = int.from_bytes(hashlib.sha256(f"{end.spec.name} {end._agreed}".encode()).digest()[:8], "little")
+        if end.side in _HUBS:
+            self._router = self._open_router()
+        return zeroed(arena.size)
+
+    def address(self) -> dict[str, Any]:
+        return {"endpoint": self._endpoint, "key": self._curve[0] if self._curve else b""}
+
+    def connect(self, source: int, address: Mapping[str, Any], bodies: Mapping[int, Layout]) -> Wire:
+        if bool(address["key"]) != bool(self._curve):
+            raise WireError(
+                f"{self.end.name} and {address['name']}: one end encrypts and the other does not",
+                ("try", "give both processes a CURVE key pair, or neither"),
+            )
+        packers = {kind: Packer(layout, self.end.spec.compress) for kind, layout in bodies.items()}
+        if self._router is not None:
+            if self._gate is not None:
+                self._gate.allow(address["key"])
+            wire = _ZmqWire(self, self._router, source, packers)
+            self._router.widest(packers)
+        else:
+            wire = _ZmqWire(self, self._open_dealer(address, packers), None, packers)
+        self._wires[source] = wire
+        wire.source, wire.key = source, address["key"]
+        wire.sequence.greet()
+        return wire
+
+    def close(self) -> None:
+        for wire in list(self._wires.values()):
+            wire.close()
+        if self._router is not None:
+            self._router.close()
+            self._router = None
+
+    # what sockets and wires use -------------------------------------------------------------------------------------
+
+    @property
+    def bell(self) -> ProcessBell:
+        return self._bell
+
+    def arrived(self, identity: bytes, frame: Any) -> None:
+        """A frame came in at the router."""
+        wire = self._wires.get(int.from_bytes(identity, "little")) if len(identity) == 8 else None
+        if wire is not None:
+            wire.arrived(frame)
+        elif len(frame) < HEADER.size or Head._make(HEADER.unpack_from(frame)).schema != self.schema:
+            self.end.refuse()
+        else:
+            self.strangers += 1  # an early peer sends again; nothing is acknowledged yet
+
+    def forget(self, wire: _ZmqWire) -> None:
+        if self._wires.pop(wire.source, None) is not None and self._gate is not None and self._router is not None:
+            self._gate.forbid(wire.key)
+
+    def _open_router(self) -> _Socket:
+        socket = self._socket(zmq.ROUTER)
+        socket.set(zmq.ROUTER_HANDOVER, 1)
+        socket.set(zmq.ROUTER_MANDATORY, 1)
+        if self._curve:
+            socket.curve_server = True
+            socket.zap_domain = b"srl"
+        self._endpoint = self._bound(socket)
+        return _Socket(self, socket, None)
+
+    def _bound(self, socket: Any) -> str:
+        if self._bind.startswith("ipc://@"):  # an abstract name: no file stays behind
+            socket.bind(f"ipc://@srl-{self.end.source:x}")
+        elif self._bind.startswith("ipc://"):
+            socket.bind(f"{self._bind}/{self.end.source:x}")
+        else:
+            socket.bind(f"{self._bind}:0")
+        endpoint: str = socket.get(zmq.LAST_ENDPOINT).decode().rstrip("\0")
+        if self._host and endpoint.startswith("tcp://"):
+            endpoint = f"tcp://{self._host}:{endpoint.rpartition(':')[2]}"
+        return endpoint
+
+    def _open_dealer(self, address: Mapping[str, Any], packers: Mapping[int, Packer]) -> _Socket:
+        socket = self._socket(zmq.DEALER)
+        socket.set(zmq.ROUTING_ID, self.end.source.to_bytes(8, "little"))
+        socket.set(zmq.IMMEDIATE, 1)
+        if self._curve:
+            socket.curve_serverkey = address["key"]
+        dealer = _Socket(self, socket, address["endpoint"])
+        dealer.widest(packers)
+        return dealer
+
+    def _socket(self, kind: int) -> Any:
+        socket = self._bell.context.socket(kind)
+        for option, value in _OPTIONS.items():
+            socket.set(option, value)
+        if self._curve:
+            socket.curve_publickey, socket.curve_secretkey = self._curve
+        return socket
+
+
+class _Socket:
+    """A socket and its monitor on the bell. A router is shared by all wires of its end, a dealer belongs to one."""
+
+    def __init__(self, transport: ZmqTransport, socket: Any, connect: str | None) -> None:
+        self.raw = socket
+        self.wire: _ZmqWire | None = None
+        self._transport = transport
+        self._largest = 1 << 16
+        self._copies = True
+        self._monitor = socket.get_monitor_socket(_EVENTS)
+        transport.bell.add_socket(socket, self._drain_router if connect is None else self._drain_dealer)
+        transport.bell.add_socket(self._monitor, self._drain_monitor)
+        socket.set(zmq.MAXMSGSIZE, self._largest)
+        self._connect = connect
+
+    def widest(self, packers: Mapping[int, Packer]) -> None:
+        """No frame may be larger than the largest record, with some room so that small lies are seen and counted."""
+        largest = max((packer.largest for packer in packers.values()), default=0)
+        self._largest = max(self._largest, largest + (1 << 16))
+        self._copies = self._largest < _LARGE
+        self.raw.set(zmq.MAXMSGSIZE, self._largest)
+        if self._connect is not None:
+            self.raw.connect(self._connect)
+            self._connect = None
+
+    def close(self) -> None:
+        if self.raw.closed:
+            return
+        bell = self._transport.bell
+        bell.remove_socket(self.raw)
+        bell.remove_socket(self._monitor)
+        self.raw.disable_monitor()
+        self._monitor.close(linger=0)
+        self.raw.close(linger=0)
+
+    def _drain_router(self) -> int:
+        done = 0
+        while not self.raw.closed:
+            try:
+                identity, *frames = self.raw.recv_multipart(zmq.NOBLOCK, copy=self._copies)
+            except zmq.Again:
+                return done
+            done += 1
+            if len(frames) != 1:
+                self._transport.end.refuse()
+            elif self._copies:
+                self._transport.arrived(identity, frames[0])
+            else:
+                self._transport.arrived(identity.bytes, frames[0].buffer)
+        return done
+
+    def _drain_dealer(self) -> int:
+        done = 0
+        while not self.raw.closed:
+            try:
+                frames = self.raw.recv_multipart(zmq.NOBLOCK, copy=self._copies)
+            except zmq.Again:
+                return done
+            done += 1
+            if len(frames) != 1 or self.wire is None:
+                self._transport.end.refuse()
+            else:
+                self.wire.arrived(frames[0] if self._copies else frames[0].buffer)
+        return done
+
+    def _drain_monitor(self) -> int:
+        done = 0
+        while not self._monitor.closed:
+            try:
+                event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
+            except zmq.Again:
+                return done
+            done += 1
+            if event == zmq.EVENT_DISCONNECTED:
+                self._transport.disconnects += 1
+            elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                if self.wire is not None:
+                    self.wire.sequence.probe()
+            elif event & _FAILED:
+                self._transport.end.refuse()
+        return done
+
+
+class _ZmqWire(Wire):
+    """One peer: what it was sent, what came from it."""
+
+    __slots__ = ("__weakref__", "_armed", "_beats", "_identity", "_packers", "_socket", "_transport", "key", "sequence", "source")
+
+    def __init__(self, transport: ZmqTransport, socket: _Socket, identity: int | None, packers: Mapping[int, Packer]) -> None:
+        self._transport = transport
+        self._socket = socket
+        self._identity = None if identity is None else identity.to_bytes(8, "little")
+        self._packers = packers
+        self._armed = False
+        self._beats = 0
+        self.source = 0
+        self.key = b""
+        self.sequence = Sequence(transport.schema, self._emit, self._arm)
+        if identity is None:
+            socket.wire = self
+
+    def send(self, kind: int, slot: int = 0, number: int = 0, value: int = 0, body: Tree | None = None) -> None:
+        frame = bytearray(HEADER.size)
+        if body is not None:
+            frame = self._packers[kind].pack(body, HEADER.size)
+        self.sequence.send(frame, kind, slot, number, value)
+
+    def arrived(self, frame: Any) -> None:
+        """A frame of this peer: sound and next in order, or refused."""
+        end = self._transport.end
+        if len(frame) < HEADER.size:
+            end.refuse()
+            return
+        head = Head._make(HEADER.unpack_from(frame))
+        if head.schema != self._transport.schema:
+            end.refuse()
+            return
+        if not self.sequence.accepts(head):
+            return
+        packer = self._packers.get(head.kind)
+        body: Tree | None = None
+        try:
+            if packer is not None:
+                body = packer.unpack(memoryview(frame)[HEADER.size :])
+            elif len(frame) != HEADER.size:
+                raise HostileFrame("bytes behind a message that has no record")
+        except HostileFrame:
+            end.refuse()
+            return
+        self.sequence.took()
+        end.receive(self.source, head.kind, head.slot, head.number, head.value, body)
+
+    def close(self) -> None:
+        self._transport.forget(self)
+        self._transport.bell.cancel(self)
+        if self._identity is None:
+            self._socket.wire = None
+            self._socket.close()
+
+    def _emit(self, frame: bytearray) -> bool:
+        socket = self._socket.raw
+        if socket.closed:
+            return False
+        copy = len(frame) < _LARGE
+        try:
+            if self._identity is not None:
+                socket.send(self._identity, zmq.SNDMORE | zmq.NOBLOCK)
+            socket.send(frame, zmq.NOBLOCK, copy=copy)
+        except zmq.ZMQError as error:
+            if error.errno in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                return False
+            raise
+        return True
+
+    def _arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            self._transport.bell.at(time.monotonic() + _BEAT, self._beat)
+
+    def _beat(self) -> None:
+        """Ten times a second while anything is owed: acknowledge, send again, ask."""
+        self._armed = False
+        if self._socket.raw.closed:
+            return
+        self.sequence.beat()
+        self._beats += 1
+        if self._beats >= _PATIENCE:
+            self._beats = 0
+            if self.sequence.stalled():
+                self.sequence.probe()
+        if not self.sequence.idle:
+            self._arm()
+
+
+def new_curve_keys() -> tuple[bytes, bytes]:
+    """(public, secret): one pair per process; the public one travels in addresses."""
+    with suppress(zmq.ZMQError):
+        public, secret = zmq.curve_keypair()
+        return public, secret
+    raise WireError("this ZeroMQ was built without CURVE", ("try", "the pyzmq wheels from PyPI have it"))
