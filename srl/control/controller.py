@@ -25,6 +25,7 @@ from srl.graph.spec import Graph
 from srl.observe.console import Console
 from srl.observe.verdict import Failure, Kind, Verdict
 from srl.store.run_folder import RunFolder
+from srl.streams.base import Counts
 
 Phase = Literal["starting", "assigned", "bound", "made", "ready", "running", "drained", "gone"]
 
@@ -36,6 +37,9 @@ DRAIN = 10.0
 
 GRACE = 5.0
 """Seconds between `stop` and the end of patience; a checkpoint that is being written has `DRAIN` more."""
+
+HURRY = 0.5
+"""The same after the second signal."""
 
 _TICK = 0.1
 _HOUR = 3600.0
@@ -61,7 +65,6 @@ class _Ending:
     kind: Kind
     text: str = ""
     drain: bool = True
-    save: bool = True
     error: SrlError | None = None
 
 
@@ -233,6 +236,10 @@ class Controller:
             self.watch.take(process, entry)
         self.record.report()
 
+    def _on_detached(self, message: Message) -> None:
+        for name, numbers in message["ends"].items():
+            self.watch.testify(name, Counts(*numbers))
+
     def _on_drained(self, message: Message) -> None:
         self._members[message["process"]].phase = "drained"
 
@@ -247,9 +254,10 @@ class Controller:
         member = self._members[message["process"]]
         was, member.phase = member.phase, "gone"
         workers = [seat.name for seat in member.plan.seats]
-        self.watch.forget(member.plan.name, workers, killed=message["code"] != 0)
+        self.watch.forget(member.plan.name, workers, member.ends, killed=message["code"] != 0)
         if self._ending is not None or was == "gone":
             return
+        self._detach(member)
         failure = self._failure(member, message)
         restart = self._may_restart(member)
         self.record.event("died", process=member.plan.name, code=message["code"], how=failure.how, restart=restart)
@@ -287,6 +295,13 @@ class Controller:
             policy=f"{node.name}.on_failure={node.on_failure} -> {'stopping' if node.on_failure == 'stop' else 'restarting'}",
         )
 
+    def _detach(self, dead: Member) -> None:
+        """Everybody forgets the ends of a process that died, and says what became of what was under way."""
+        gone = [end.name for end in dead.ends]
+        for other in self._members.values():
+            if other is not dead and gone and other.phase not in ("starting", "assigned", "gone"):
+                self._tell(other, "detach", gone=gone, reason="died")
+
     def _may_restart(self, member: Member) -> bool:
         """As its nodes say, and not more often an hour than they say. What the user must change is not tried again."""
         error = member.failure and member.failure["error"]
@@ -303,14 +318,10 @@ class Controller:
         return True
 
     def _restart(self, member: Member, failure: Failure) -> None:
-        """A new incarnation: detached everywhere, then started as at the beginning."""
+        """A new incarnation, started as at the beginning."""
         for node in {seat.node for seat in member.plan.seats}:
             self._restarts.setdefault(node, deque()).append(time.monotonic())
             self.watch.restarts[node] += 1
-        gone = [end.name for end in member.ends]
-        for other in self._members.values():
-            if other is not member and gone and other.phase not in ("starting", "assigned", "gone"):
-                self._tell(other, "detach", gone=gone, reason="died")
         member.incarnation += 1
         self.record.restarted(member.incarnation)
         seats = tuple(replace(seat, incarnation=member.incarnation) for seat in member.plan.seats)
@@ -375,14 +386,17 @@ class Controller:
     def _stop(self) -> None:
         """Stop all; those that do not go are ended by the crew's `close`."""
         assert self._ending is not None
-        save = self._ending.save and not self._hurry
+        save, stalled = not self._hurry, self._ending.kind == "stalled"
         for member in self._members.values():
             if member.phase != "gone":
+                if stalled:
+                    self._tell(member, "stacks")
                 self._tell(member, "stop", save=save and member.phase in ("running", "drained"))
-        end = time.monotonic() + GRACE + (DRAIN if save else 0.0)
-        while time.monotonic() < end and not all(member.phase == "gone" for member in self._members.values()):
-            if self._hurry and save:
-                end, save = min(end, time.monotonic() + 0.5), False
+        begun = time.monotonic()
+        while not all(member.phase == "gone" for member in self._members.values()):
+            patience = HURRY if self._hurry else GRACE if stalled else GRACE + DRAIN
+            if time.monotonic() > begun + patience:
+                break
             self._hear(_TICK)
 
     def _in(self, phase: Phase) -> bool:
@@ -391,7 +405,8 @@ class Controller:
     def _verdict(self) -> Verdict:
         ending = self._ending or _Ending("worker failure", "the controller itself failed")
         waits = self.watch.waits() if ending.kind == "stalled" else {}
-        return Verdict(kind=ending.kind, headline=ending.text, failures=tuple(self._failures), error=ending.error, waits=waits)
+        failures = () if ending.kind == "user error" else tuple(self._failures)
+        return Verdict(kind=ending.kind, headline=ending.text, failures=failures, error=ending.error, waits=waits)
 
     def _tell(self, member: Member, kind: str, **fields: Any) -> None:
         self._crew.send({"type": kind, "process": member.plan.name, **fields})

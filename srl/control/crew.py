@@ -50,7 +50,7 @@ class InlineCrew(Crew):
     def send(self, message: Message) -> None:
         if message["type"] == "start":
             self.driver = Driver(message["process"], self._said.append, inline=True)
-        if self.driver is not None and self.driver.phase != "closed" and message["type"] != "kill":
+        if self.driver is not None and self.driver.phase != "closed" and message["type"] not in ("kill", "stacks"):
             driver = self.driver
             self._guarded(lambda: driver.handle(message))
             if driver.phase == "closed":

@@ -58,6 +58,8 @@ class LocalCrew(Crew):
             return
         if message["type"] == "kill":
             self._kill(child)
+        elif message["type"] == "stacks":
+            os.kill(child.popen.pid, signal.SIGUSR1)  # it is not reaped yet: the number is its own
         elif not child.channel.send(message):
             self._epoll.modify(child.channel.fileno(), select.EPOLLIN | select.EPOLLOUT)
 
@@ -81,11 +83,6 @@ class LocalCrew(Crew):
             self._reap(child)
         if not self._epoll.closed:
             self._epoll.close()
-
-    def stacks(self, process: str) -> None:
-        """Let a process write the stacks of its threads into its log."""
-        if (child := self._children.get(process)) is not None:
-            os.kill(child.popen.pid, signal.SIGUSR1)
 
     def _start(self, message: Message) -> None:
         ours, theirs = socket.socketpair()

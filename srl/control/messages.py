@@ -1,9 +1,10 @@
 """Every message of the control plane: msgpack maps of a fixed schema, at most 1 MB each.
 
 hello, welcome                   supervisor and controller, at every (re)connection
-start, kill                      controller -> supervisor: begin, end a process
+start, kill, stacks              to a supervisor: begin a process, end it, let it show where it is
 assign -> bound                  who the workers of a process are; where their ends are
-peers, make -> ready             attach the ends, build the workers (detach: forget peers that died)
+peers, make -> ready             attach the ends, build the workers
+detach -> detached               forget peers that died; what is known of their last counts
 go, report, drain -> drained     run
 stop -> bye                      the only clean end
 failed, exit, lost               a worker raised; its process ended; its host is gone
@@ -40,6 +41,7 @@ _SCHEMA: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "welcome": {"taken": int},
     "start": {"process": str, "threads": int, "plugins": list, "kinds": list, "path": list, "log": (str, type(None))},
     "kill": {"process": str},
+    "stacks": {"process": str},
     "assign": {
         "process": str,
         "graph": dict,
@@ -51,6 +53,7 @@ _SCHEMA: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "bound": {"process": str, "pid": int, "ends": dict},
     "peers": {"process": str, "peers": dict},
     "detach": {"process": str, "gone": list, "reason": str},
+    "detached": {"process": str, "ends": dict},
     "make": {"process": str},
     "ready": {"process": str},
     "go": {"process": str},
@@ -136,11 +139,13 @@ def report_to_data(report: WorkerReport) -> dict[str, Any]:
         "busy": float(report.busy),
         "waits": report.waits,
         "finished": bool(report.finished),
-        "counts": {
-            port: [int(c.put), int(c.taken), int(c.released), int(c.bytes), {str(k): int(v) for k, v in c.dropped.items()}]
-            for port, c in report.counts.items()
-        },
+        "counts": {port: counts_to_data(counts) for port, counts in report.counts.items()},
     }
+
+
+def counts_to_data(counts: Counts) -> list[Any]:
+    dropped = {str(reason): int(number) for reason, number in counts.dropped.items()}
+    return [int(counts.put), int(counts.taken), int(counts.released), int(counts.bytes), dropped]
 
 
 def report_from_data(data: Mapping[str, Any]) -> WorkerReport:

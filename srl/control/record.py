@@ -76,7 +76,7 @@ class Record:
             verdict,
             run=str(self._folder.path) if self._folder is not None else "",
             checkpoint=last.name if last is not None else "",
-            summary=(*verdict.summary, *self._summary()),
+            summary=() if verdict.kind == "user error" else (*verdict.summary, *self._summary()),
         )
         self._state = verdict.kind
         self._status(exit_code=verdict.exit_code, checkpoint=verdict.checkpoint)

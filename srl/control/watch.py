@@ -18,7 +18,7 @@ from srl.observe.metrics import Rate
 from srl.observe.report import Report, StreamRow, WorkerRow
 from srl.streams.base import Counts
 from srl.workers.base import Reading
-from srl.workers.host import WorkerReport
+from srl.workers.host import WorkerReport, add_counts
 
 _LEVELS = {
     "updates": min,
@@ -55,6 +55,28 @@ class _Process:
     rss: int = 0
 
 
+@dataclass(slots=True)
+class _Gone:
+    """One end of an incarnation that is over."""
+
+    name: str
+    side: Side
+    slots: int
+    reported: Counts
+    killed: bool
+    known: Counts = field(default_factory=Counts)
+    """What the survivors know, added up."""
+
+    @property
+    def counts(self) -> Counts:
+        """The later of both."""
+        told, known = self.reported, self.known
+        dropped = {
+            reason: max(told.dropped.get(reason, 0), known.dropped.get(reason, 0)) for reason in told.dropped | known.dropped
+        }
+        return Counts(max(told.put, known.put), max(told.taken, known.taken), max(told.released, known.released), 0, dropped)
+
+
 class Watch:
     """Adds up reports."""
 
@@ -70,7 +92,7 @@ class Watch:
         self._returns: dict[str, deque[tuple[float, float]]] = {}
         self._lengths: deque[tuple[float, float]] = deque()
         self._rates: dict[str, Rate] = {}
-        self._gone: dict[str, list[tuple[str, Side, Counts, bool]]] = {}
+        self._gone: dict[str, list[_Gone]] = {}
         self._sides: dict[str, tuple[Side, int]] = {}
 
     # in -----------------------------------------------------------------------------------------------------------
@@ -90,22 +112,30 @@ class Watch:
         for name, data in entry["workers"].items():
             self._worker(name, report_from_data(data), passed)
 
-    def forget(self, process: str, workers: Iterable[str], *, killed: bool) -> None:
+    def forget(self, process: str, workers: Iterable[str], ends: Iterable[BoundEnd], *, killed: bool) -> None:
         """A process has ended: what its workers counted stays, its incarnation is over."""
         self._processes.pop(process, None)
+        for end in ends:
+            if end.name in self._sides:
+                reported = self._workers[end.worker].report.counts.get(end.port) if end.worker in self._workers else None
+                side, slots = self._sides[end.name]
+                self._gone.setdefault(end.stream, []).append(_Gone(end.name, side, slots, reported or Counts(), killed))
         for name in workers:
             seen = self._workers.get(name)
             if seen is None:
                 continue
-            for port, counts in seen.report.counts.items():
-                stream = self._node(name).ports[port]
-                if (end := f"{stream}:{name}") in self._sides:
-                    self._gone.setdefault(stream, []).append((end, self._sides[end][0], counts, killed))
             for key, value in seen.report.reading.totals.items():
                 if key not in _LEVELS:
                     seen.lived.count(key, value)
             levels = {key: value for key, value in seen.report.reading.totals.items() if key in _LEVELS}
             seen.report = WorkerReport(Reading(levels), 0.0, "", seen.report.finished, {})
+
+    def testify(self, end: str, counts: Counts) -> None:
+        """What one survivor knows of an end that died; its last report may be half a second old."""
+        for gone in reversed(self._gone.get(end.partition(":")[0], [])):
+            if gone.name == end:
+                add_counts(gone.known, counts)
+                return
 
     # out ----------------------------------------------------------------------------------------------------------
 
@@ -268,18 +298,18 @@ class Watch:
     def _ledger(self, name: str) -> Ledger:
         """Every end of a sample stream that ever was."""
         stream = self.graph.stream(name)
-        sides = [side for end, (side, _) in self._sides.items() if end.startswith(f"{name}:")]
-        copies = sides.count("consumer") if stream.route == "broadcast" else 0 if stream.route == "null" else 1
-        slots = sum(slots for end, (_, slots) in self._sides.items() if end.startswith(f"{name}:"))
-        ledger = Ledger(name, slots=slots, copies=max(1, copies))
-        for end, side, counts, killed in self._gone.get(name, []):
-            ledger.add(side, _plain(counts))
-            if killed:
-                ledger.lose(side, end)
+        ends = {end: about for end, about in self._sides.items() if end.startswith(f"{name}:")}
+        copies = sum(side == "consumer" for side, _ in ends.values()) if stream.route == "broadcast" else 1
+        ledger = Ledger(name, slots=sum(slots for _, slots in ends.values()), copies=copies)
+        for gone in self._gone.get(name, []):
+            ledger.add(gone.side, _plain(gone.counts))
+            if gone.killed and stream.via == "zmq":  # nobody else holds its words
+                ledger.lose(gone.side, gone.name)
+                ledger.slots += gone.slots
         for worker, seen in self._workers.items():
             for port, counts in seen.report.counts.items():
-                if self._on(worker, port, name) and (end := f"{name}:{worker}") in self._sides:
-                    ledger.add(self._sides[end][0], _plain(counts))
+                if self._on(worker, port, name) and (end := f"{name}:{worker}") in ends:
+                    ledger.add(ends[end][0], _plain(counts))
         return ledger
 
     def _rate(self, name: str, counter: float, now: float) -> float:

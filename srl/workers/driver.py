@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from srl.control.messages import Message, peers_from_data, report_to_data, seat_from_data
+from srl.control.messages import Message, counts_to_data, peers_from_data, report_to_data, seat_from_data
 from srl.core.errors import SrlError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES, load_plugins
@@ -61,6 +61,10 @@ class Driver:
             self.host.wait(longest)
         elif not self._inline:
             self.host.bell.wait(min(longest, REST) if self.phase == "draining" else longest)
+
+    @property
+    def working(self) -> bool:
+        return self.phase in ("running", "draining")
 
     @property
     def closed(self) -> bool:
@@ -130,7 +134,9 @@ class Driver:
 
     def _detach(self, message: Message) -> None:
         assert self.host is not None
-        self.host.detach(message["gone"], message["reason"])
+        known = self.host.detach(message["gone"], message["reason"])
+        ends = {name: counts_to_data(counts) for name, counts in known.items()}
+        self._send({"type": "detached", "process": self.process, "ends": ends})
 
     def _make(self, message: Message) -> None:
         assert self.host is not None

@@ -59,6 +59,16 @@ class WorkerReport:
     """Port -> totals of its end."""
 
 
+def add_counts(total: Counts, more: Counts) -> None:
+    """Let `total` grow by `more`."""
+    total.put += more.put
+    total.taken += more.taken
+    total.released += more.released
+    total.bytes += more.bytes
+    for reason, number in more.dropped.items():
+        total.drop(reason, number)
+
+
 class Host:
     """All workers of one process."""
 
@@ -108,12 +118,14 @@ class Host:
                 for peer in others:
                     self._ends[worker][port].attach(peer.name, peer.address, peer.incarnation)
 
-    def detach(self, gone: Sequence[str], reason: str) -> None:
-        """Forget these peer ends (by end name) wherever they are attached."""
+    def detach(self, gone: Sequence[str], reason: str) -> dict[str, Counts]:
+        """Forget these peer ends (by end name) wherever they are attached; what our ends know of their last counts."""
+        known = {name: Counts() for name in gone}
         for ends in self._ends.values():
             for end in ends.values():
                 for name in gone:
-                    end.detach(name, reason)
+                    add_counts(known[name], end.detach(name, reason))
+        return known
 
     def make(self) -> None:
         """Build the workers: the slow part (envs, torch), after `bound` has been sent."""

@@ -92,7 +92,8 @@ def _live(driver: Driver, channel: Channel) -> None:
         if flipped or now >= due:
             finished |= flipped
             due = now + REPORT_EVERY
-            driver.report()
+            if driver.working:
+                driver.report()
             channel.flush()
         if not done and not inbox:
             driver.rest(max(0.0, due - now))

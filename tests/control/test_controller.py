@@ -16,7 +16,7 @@ def run(graph: Any, folder: Any = None, **more: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("mode", "via", "inside"),
-    [("inline", "inproc", False), ("local", "inproc", True), ("local", "shm", False)],
+    [("inline", "inproc", False), ("local", "inproc", True), ("local", "shm", False), ("local", "zmq", False)],
 )
 def test_a_graph_runs_to_its_end_wherever_its_workers_are(mode: str, via: str, inside: bool, tmp_path: Any) -> None:
     folder = RunFolder.create(tmp_path, "rig", 1)

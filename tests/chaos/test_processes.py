@@ -1,0 +1,209 @@
+"""Workers that die, hang or refuse; the controller killed. Nothing may be left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "control"))
+from rig import derived, graph
+
+from srl.control.controller import Controller
+from srl.store.run_folder import RunFolder
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """No process, shared memory or descriptor more than before."""
+    shm, descriptors = names("/dev/shm"), names("/proc/self/fd")
+    yield
+    assert children() == []
+    assert names("/dev/shm") <= shm
+    assert len(names("/proc/self/fd")) <= len(descriptors)
+
+
+def names(folder: str) -> set[str]:
+    return {path.name for path in Path(folder).iterdir()}
+
+
+def children(parent: int | None = None) -> list[int]:
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        pid = parent or os.getpid()
+        tasks = Path(f"/proc/{pid}/task")
+        return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+    return []
+
+
+def run(graph: Any, tmp_path: Path, **more: Any) -> tuple[Controller, Any, RunFolder]:
+    folder = RunFolder.create(tmp_path, "rig", 1)
+    controller = Controller(graph, folder=folder, derived=derived(graph), **more)
+    return controller, controller.run(), folder
+
+
+def kill_when(controller: Controller, ready: Callable[[], bool], victim: str) -> threading.Thread:
+    """Kill -9 a worker's process once the run has come so far."""
+
+    def watch() -> None:
+        end = time.monotonic() + 30
+        while not ready():
+            assert time.monotonic() < end
+            threading.Event().wait(0.01)
+        os.kill(controller._crew.processes[victim], signal.SIGKILL)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("victim", ["counter/0", "adder/0"])
+def test_a_killed_worker_ends_the_run_with_one_verdict(victim: str, tmp_path: Path) -> None:
+    work = graph(counters=2, stop={"seconds": 60})
+    controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work))
+    killer = kill_when(controller, lambda: controller.watch.env_steps > 0, victim)
+    verdict = controller.run()
+    killer.join()
+    assert verdict.kind == "worker failure" and verdict.exit_code == 3
+    assert len(verdict.failures) == 1 and verdict.first is not None
+    assert verdict.first.worker == victim and verdict.first.how == "died (signal 9)"
+    assert controller.watch.elapsed < verdict.first.at + 10
+    assert bool(verdict.checkpoint) is (victim == "counter/0")  # the adder lived, so its sum was saved
+
+
+@pytest.mark.parametrize("victim", ["counter/0", "adder/0"])
+def test_a_killed_worker_is_restarted_and_the_run_ends_well(victim: str, tmp_path: Path) -> None:
+    work = graph(counters=2, on_failure="restart", stop={"seconds": 60})
+    folder = RunFolder.create(tmp_path, "rig", 1)
+    controller = Controller(work, folder=folder, derived=derived(work))
+    killer = kill_when(controller, lambda: controller.watch.env_steps > 0, victim)
+    killed = time.monotonic()
+
+    def stop_when_back() -> None:
+        nonlocal killed
+        killer.join()
+        killed = time.monotonic()
+        end = killed + 30
+        while [event["event"] for event in folder.read_events()].count("going") < 1:
+            assert time.monotonic() < end
+            threading.Event().wait(0.01)
+        before = controller.watch.total("env_steps")
+        killed = time.monotonic() - killed
+        while controller.watch.total("env_steps") < before + 1000:
+            assert time.monotonic() < end
+            threading.Event().wait(0.01)
+        controller.stop()
+
+    stopper = threading.Thread(target=stop_when_back)
+    stopper.start()
+    verdict = controller.run()
+    stopper.join()
+    assert verdict.kind == "done", verdict.format()
+    assert controller.watch.restarts[victim.partition("/")[0]] == 1
+    assert killed < 10, "restarted too slowly"
+    assert folder.read_status()["incarnation"] == 1
+    (ledger,) = controller.watch.ledgers()
+    assert ledger.balanced, ledger.line()
+
+
+def test_restarts_are_limited(tmp_path: Path) -> None:
+    work = graph(count={"die": "exit", "always": True}, on_failure="restart", restarts=2)
+    controller, verdict, folder = run(work, tmp_path)
+    assert verdict.kind == "worker failure" and controller.watch.restarts["counter"] == 2
+    assert [event["restart"] for event in folder.read_events() if event["event"] == "died"] == [True, True, False]
+    assert verdict.first is not None and verdict.first.how == "exited with code 9"
+    assert verdict.first.tail[-1] == "last words of the counter"
+
+
+def test_what_a_worker_raises_is_in_the_verdict(tmp_path: Path) -> None:
+    _, verdict, _ = run(graph(counters=2, count={"die": "raise", "only": 1}), tmp_path)
+    assert verdict.exit_code == 3
+    assert verdict.first.worker == "counter/1" and verdict.first.how == "raised ValueError"
+    assert "the counter lost count" in verdict.format()
+
+
+@pytest.mark.parametrize("mode", ["inline", "local"])
+@pytest.mark.parametrize("when", ["start", "user"])
+def test_a_user_error_in_a_worker_is_the_runs_user_error(mode: str, when: str, tmp_path: Path) -> None:
+    _, verdict, _ = run(graph(count={"die": when}, mode=mode, on_failure="restart"), tmp_path)
+    assert verdict.exit_code == 2
+    assert verdict.format() == "error[E00]: the counter cannot count\n  try: another counter"
+
+
+def test_alive_is_not_progressing(tmp_path: Path) -> None:
+    _, verdict, _ = run(graph(count={"die": "hang"}), tmp_path, stall=1.5)
+    assert verdict.exit_code == 4
+    assert "no progress for 1.5 seconds" in verdict.format()
+
+
+RUN = """
+import sys
+sys.path.insert(0, {rig!r})
+from rig import graph, derived
+from srl.control.controller import run
+from srl.store.run_folder import RunFolder
+work = graph(counters=2, mode={mode!r}, stop={{"seconds": 100}}, count={{"die": {die!r}, "at": 500}})
+print("start", flush=True)
+sys.exit(run(work, folder=RunFolder.open({folder!r}), derived=derived(work)).exit_code)
+"""
+
+
+@contextlib.contextmanager
+def started(tmp_path: Path, mode: str = "local", die: str = "") -> Iterator[tuple[subprocess.Popen[bytes], RunFolder]]:
+    """A run in a process of its own, once its workers work."""
+    folder = RunFolder.create(tmp_path, "rig", 1)
+    script = RUN.format(rig=str(Path(__file__).parents[1] / "control"), mode=mode, die=die, folder=str(folder.path))
+    with subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE) as process:
+        end = time.monotonic() + 30
+        while not (folder.metrics.exists() and folder.metrics.stat().st_size):
+            assert time.monotonic() < end and process.poll() is None
+            threading.Event().wait(0.01)
+        yield process, folder
+        assert process.poll() is not None
+
+
+@pytest.mark.parametrize("mode", ["inline", "local"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_drains_and_saves(mode: str, number: int, tmp_path: Path) -> None:
+    with started(tmp_path, mode) as (process, folder):
+        process.send_signal(number)
+        assert process.wait(20) == 130
+        assert folder.read_status()["checkpoint"].startswith("step_")
+        assert "draining" in [event["event"] for event in folder.read_events()]
+
+
+def test_the_second_signal_stops_now(tmp_path: Path) -> None:
+    with started(tmp_path, die="hang") as (process, _):
+        process.send_signal(signal.SIGINT)
+        threading.Event().wait(0.2)
+        process.send_signal(signal.SIGINT)
+        before = time.monotonic()
+        process.wait(20)
+        assert time.monotonic() - before < 8
+
+
+def test_workers_die_with_their_controller(tmp_path: Path) -> None:
+    with started(tmp_path) as (process, _):
+        workers = children(process.pid)
+        assert len(workers) == 3
+        process.kill()
+        process.wait()
+        end = time.monotonic() + 5
+        while any(alive(pid) for pid in workers):
+            assert time.monotonic() < end
+            threading.Event().wait(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
