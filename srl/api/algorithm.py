@@ -69,6 +69,10 @@ class Optimizer(Protocol):
         """Backward, sum over ranks, clip, schedule, step."""
         ...
 
+    def apply(self) -> None:
+        """The same without backward: the gradient is there already."""
+        ...
+
 
 class Driver(Protocol):
     """What a learner gives the algorithm that it drives."""

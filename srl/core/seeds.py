@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_STEP = 0x9E3779B97F4A7C15
+_WORD = 0xFFFFFFFFFFFFFFFF
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
+_ELEVEN, _TWENTY_SEVEN, _THIRTY, _THIRTY_ONE = (np.uint64(shift) for shift in (11, 27, 30, 31))
 
 
 def word(name: str) -> int:
@@ -45,17 +47,15 @@ class Seeds:
 
 def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """splitmix64's finaliser: every input bit moves every output bit."""
-    mixed = (values ^ (values >> np.uint64(30))) * _FIRST
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= _SECOND
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
+    return _mix(values.copy())
 
 
 def row_keys(root: int, ids: NDArray[np.int64], tick: int) -> NDArray[np.uint64]:
     """One key per row: the same row at the same tick draws the same noise wherever it is answered."""
-    salt = np.uint64(((root & 0xFFFFFFFF) << 32 | (tick & 0xFFFFFFFF)) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
-    return mix(ids.astype(np.uint64) * _FIRST + salt)
+    keys = ids.astype(np.uint64)
+    keys *= _FIRST
+    keys += np.uint64(((root & 0xFFFFFFFF) << 32 | (tick & 0xFFFFFFFF)) * _STEP & _WORD)
+    return _mix(keys)
 
 
 class Rng:
@@ -69,14 +69,44 @@ class Rng:
 
     def uniform(self, columns: int = 1) -> NDArray[np.float64]:
         """[N, columns] in [0, 1)."""
-        steps = np.arange(self._draws + 1, self._draws + columns + 1, dtype=np.uint64) * _GOLDEN
-        self._draws += columns
-        return (mix(self.keys[:, None] + steps) >> np.uint64(11)) * 2.0**-53
+        return self._columns(columns).T
 
     def normal(self, columns: int = 1) -> NDArray[np.float64]:
         """[N, columns] standard normal, by Box and Muller."""
         half = (columns + 1) // 2
-        draws = self.uniform(2 * half)
-        radius = np.sqrt(-2.0 * np.log1p(-draws[:, :half]))
-        angle = 2.0 * np.pi * draws[:, half:]
-        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)[:, :columns]
+        draws = self._columns(2 * half)
+        radius, angle = draws[:half], draws[half:]
+        np.negative(radius, out=radius)
+        np.log1p(radius, out=radius)
+        radius *= -2.0
+        np.sqrt(radius, out=radius)
+        angle *= 2.0 * np.pi
+        sine = np.sin(angle)
+        np.cos(angle, out=angle)
+        angle *= radius
+        sine *= radius
+        draws[:half], draws[half:] = angle, sine
+        return draws[:columns].T
+
+    def _columns(self, columns: int) -> NDArray[np.float64]:
+        """[columns, N] uniform: rows side by side, so that a block of few columns is quick."""
+        draw = self._draws + 1
+        self._draws += columns
+        if columns == 1:
+            bits = (self.keys + np.uint64(draw * _STEP & _WORD))[None]
+        else:
+            bits = self.keys + np.array([[(draw + i) * _STEP & _WORD] for i in range(columns)], np.uint64)
+        bits = _mix(bits)
+        bits >>= _ELEVEN
+        return np.multiply(bits, 2.0**-53, dtype=np.float64)
+
+
+def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`mix`, in place."""
+    moved = bits >> _THIRTY
+    bits ^= moved
+    bits *= _FIRST
+    bits ^= np.right_shift(bits, _TWENTY_SEVEN, out=moved)
+    bits *= _SECOND
+    bits ^= np.right_shift(bits, _THIRTY_ONE, out=moved)
+    return bits

@@ -17,6 +17,7 @@ from srl.nets.heads import head_size, real_size
 from srl.nets.mlp import Mlp, linear
 from srl.nets.normalizer import Normalizer
 from srl.nets.settings import ActorCriticConfig
+from srl.nets.towers import run_towers
 from srl.nets.vision import NatureCnn, is_picture
 
 
@@ -46,9 +47,8 @@ class ActorCritic(NeuralPolicy):
 
     def unroll(self, batch: Batch) -> Heads:
         features = self.encode(batch.obs)
-        acting = self.actor(features)
-        judging = acting if self.critic is None else self.critic(features)
-        heads: Heads = {"logits": self.logits(acting), "value": self.value(judging).squeeze(-1)}
+        logits, value = self._numpy(features) if _is_plain(features) else self._layers(features)
+        heads: Heads = {"logits": logits, "value": value.squeeze(-1)}
         if self.log_std is not None:
             heads["log_std"] = self.log_std
         return heads
@@ -74,12 +74,31 @@ class ActorCritic(NeuralPolicy):
     def numpy_twin(self) -> str | None:
         return None if self.pictures or self.memory != {} else "srl.nets.numpy_mlp:MLPPolicy"
 
+    def _layers(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        acting = self.actor(features)
+        judging = acting if self.critic is None else self.critic(features)
+        return self.logits(acting), self.value(judging)
+
+    def _numpy(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """The same in one step of autograd."""
+        if self.critic is None:
+            logits, value = run_towers(features, [(self.actor, [self.logits, self.value])])
+        else:
+            logits, value = run_towers(features, [(self.actor, [self.logits]), (self.critic, [self.value])])
+        return logits, value
+
     def _vector(self, obs: Any) -> Tensor:
         parts = []
         for path in self.vectors:
             leaf, row = _leaf(obs, path), _leaf(self.spec.obs, path).shape
             parts.append(leaf.reshape(*leaf.shape[: leaf.ndim - len(row)], math.prod(row)).float())
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+def _is_plain(features: Tensor) -> bool:
+    """Whether the towers can run in numpy: full precision on CPU, and nobody traces them."""
+    usual = features.device.type == "cpu" and features.dtype == torch.float32
+    return usual and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
 
 
 def _leaf(tree: Any, path: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from srl.api.env import ActionSpec, Box, Discrete, MultiBinary, MultiDiscrete
+from srl.api.env import ActionSpec, Discrete, MultiBinary, MultiDiscrete
 from srl.core.seeds import Rng
 from srl.nets.heads import BELOW_ONE, FORBIDDEN, LOG_2PI, head_size, real_size
 
