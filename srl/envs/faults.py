@@ -64,3 +64,10 @@ def describe(found: Any) -> str:
 def sizes(shape: tuple[int, ...]) -> str:
     """`(64,64,3)`."""
     return f"({','.join(map(str, shape))})"
+
+
+def name_of(made: Any) -> str:
+    """How the user calls an env."""
+    if isinstance(made, str):
+        return made
+    return f"{getattr(made, '__module__', '')}:{getattr(made, '__qualname__', type(made).__name__)}".lstrip(":")

@@ -1,16 +1,15 @@
-"""Gymnasium envs: a hand loop over E copies, and gymnasium's own vectorised envs. Both write rows in place."""
+"""Gymnasium envs: a hand loop over E copies that writes rows in place."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from srl.api.env import BatchEnv, Block, EnvSpec, TeamBlock, TeamSpec
@@ -20,19 +19,21 @@ from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree, map_tree
 from srl.envs.drawing import choose_gl
-from srl.envs.faults import Spot, bad_observation, bad_step
-from srl.envs.saving import is_classic, pack_classic, pack_rng, unpack_classic, unpack_rng
+from srl.envs.faults import Spot, bad_observation, bad_step, describe, name_of
+from srl.envs.gym_vector import GymVectorEnv
+from srl.envs.saving import is_classic, pack_classic, unpack_classic
+from srl.envs.single import TEAM
 from srl.envs.spaces import Actions, Fault, Obs, actions_of, obs_of
 
-TEAM = "agent"
-"""The team, and its one agent, of every single-agent env."""
+__all__ = ["GymConfig", "GymEnv", "GymVectorEnv"]
+
 _NEVER = sys.maxsize
 _FINAL = ("final_obs", "final_observation", "terminal_observation", "final_info")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GymConfig:
-    id: Any = option(help="a gymnasium id, or a class or function that makes a gymnasium.Env")  # noqa: RUF009
+    id: Any = option(help="a gymnasium id, or a class or function that makes a gymnasium.Env")
     args: Mapping[str, Any] = option({}, "keywords of the env")
     stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
     signals: tuple[str, ...] = option((), "info keys recorded with every step (cost, ...)")
@@ -74,6 +75,8 @@ class GymEnv(BatchEnv):
         self._seed = [0] * count
         self._ended = [False] * count
         self._tick = 0
+        self.warnings: list[str] = []
+        """What does no harm here, but is not as declared."""
 
     def reset(self, out: Block) -> None:
         team = out.teams[TEAM]
@@ -102,7 +105,7 @@ class GymEnv(BatchEnv):
                 row, reward, terminated, truncated, info = step(values[env])
                 elapsed[env] = played = elapsed[env] + 1
                 if full or env == looked:
-                    self._look(env, row, reward)
+                    self._look(env, row, reward, bounds=full)
                 if bare:
                     obs[env] = row
                 else:
@@ -181,7 +184,7 @@ class GymEnv(BatchEnv):
         self._ended[env] = False
         self._seed[env] = self.seeds.seed(env, self._episode[env])
         row, info = _answer(self._envs[env].reset(seed=self._seed[env]), self._spot(env))
-        self._look(env, row, 0.0)
+        self._look(env, row, 0.0, bounds=self._episode[env] == 0)
         self._write(env, row, obs)
         if mask is not None:
             self._write_mask(env, row, info, mask)
@@ -217,24 +220,21 @@ class GymEnv(BatchEnv):
             raise bad_step(self._spot(env), f"has no info['{key}']", likely)
         return float(info[key])
 
-    def _look(self, env: int, row: Any, reward: Any) -> None:
+    def _look(self, env: int, row: Any, reward: Any, *, bounds: bool) -> None:
         """What numpy would silently cast or broadcast is caught here, at the env that made it."""
+        value = row["observation"] if self._nested else row
         try:
-            self._obs.check(row["observation"] if self._nested else row)
+            self._obs.check(value)
         except Fault as fault:
             raise bad_observation(self._spot(env), fault.key, fault.expected, fault.found, fault.likely) from None
         if np.shape(reward) != () or not np.isfinite(reward):
             raise bad_step(self._spot(env), f"returned the reward {reward!r}", "a reward is one finite number")
+        if bounds and not self.warnings and (stray := self._obs.outside(value)) is not None:
+            found = f"key {list(stray.key)} expected {stray.expected} got {describe(stray.found)}"
+            self.warnings.append(f"{self._spot(env)} left its declared bounds: {found}")
 
     def _spot(self, env: int) -> Spot:
         return Spot(self.name, self.place, self.seeds.first + env, self._seed[env], self._elapsed[env])
-
-
-def name_of(made: Any) -> str:
-    """How the user calls an env."""
-    if isinstance(made, str):
-        return made
-    return f"{getattr(made, '__module__', '')}:{getattr(made, '__qualname__', type(made).__name__)}".lstrip(":")
 
 
 def _made(config: GymConfig, name: str) -> gymnasium.Env[Any, Any]:
@@ -269,140 +269,3 @@ def _answer(answer: Any, spot: Spot) -> tuple[Any, Mapping[str, Any]]:
     raise bad_step(
         spot, f"returned a {type(answer).__name__} from reset()", "return (observation, info), as gymnasium >= 0.26 does"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GymVectorConfig:
-    id: Any = option(help="a gymnasium id with a vector entry point, or a function (num_envs=, ...) that makes a VectorEnv")  # noqa: RUF009
-    args: Mapping[str, Any] = option({}, "keywords of the env")
-    stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
-    render: bool = option(False, "make pictures (render_mode rgb_array)")
-    checked: int = option(100, "ticks whose observations are checked", low=0)
-
-
-class GymVectorEnv(BatchEnv):
-    """An env that steps its own E copies at once, such as gymnasium's CartPoleVectorEnv. One seed for all copies."""
-
-    Config: ClassVar[type] = GymVectorConfig
-    place = ""
-
-    def __init__(self, count: int, seeds: Seeds, **args: Any) -> None:
-        super().__init__(count, seeds)
-        self.config: GymVectorConfig = load(GymVectorConfig, args, path="env")
-        self.name = name_of(self.config.id)
-        if self.config.render:
-            choose_gl()
-        self._env = self._make()
-        self._mode = self._autoreset()
-        self._obs = obs_of(self._env.single_observation_space, self.name)
-        self._actions = actions_of(self._env.single_action_space, self.name)
-        team = TeamSpec(agents=(TEAM,), obs=self._obs.spec, action=self._actions.spec)
-        self.spec = EnvSpec(teams={TEAM: team}, stats=self.config.stats)
-        self._seed = seeds.seed(0, 0)
-        self._ended = np.zeros(count, bool)
-        self._tick = 0
-
-    def reset(self, out: Block) -> None:
-        obs, _ = self._env.reset(seed=self._seed)
-        self._ended[:] = False
-        self._look(obs)
-        self._write(obs, out)
-
-    def step(self, actions: Mapping[str, Tree], out: Block) -> None:
-        taken = self._actions.batch(map_tree(lambda leaf: leaf[:, 0], actions[TEAM]))
-        obs, reward, terminated, truncated, info = self._env.step(taken)
-        if self._mode is AutoresetMode.DISABLED and self._ended.any():
-            obs, _ = self._env.reset(options={"reset_mask": self._ended.copy()})
-            reward, terminated, truncated = (np.where(self._ended, 0, part) for part in (reward, terminated, truncated))
-        self._tick += 1
-        if self._tick <= self.config.checked:
-            self._look(obs)
-        self._write(obs, out)
-        team = out.teams[TEAM]
-        team.reward[:, 0] = reward
-        team.terminated[:, 0] = terminated
-        team.truncated[:, 0] = truncated
-        np.logical_or(terminated, truncated, out=self._ended)
-        if self.config.stats and self._ended.any():
-            self._write_stats(info, out)
-
-    def render(self, env: int) -> Array:
-        if not self.config.render:
-            raise UserError(f"env '{self.name}' was made without pictures", ("try", "env.render=true"))
-        pictures: Any = self._env.render()
-        return np.asarray(pictures[env])
-
-    def save(self) -> Tree | None:
-        env: Any = self._env
-        if type(env).__name__ != "CartPoleVectorEnv" or env.state is None:
-            return None
-        return {
-            "state": env.state.copy(),
-            "steps": env.steps.copy(),
-            "ended": env.prev_done.copy(),
-            "rng": pack_rng(env.np_random),
-            "tick": np.array(self._tick),
-        }
-
-    def load(self, saved: Tree) -> None:
-        assert isinstance(saved, dict)
-        env: Any = self._env
-        env.state, env.steps, env.prev_done = (np.array(saved[key]) for key in ("state", "steps", "ended"))
-        env.np_random = unpack_rng(saved["rng"])
-        self._ended[:] = saved["ended"]
-        self._tick = int(saved["tick"])
-
-    def close(self) -> None:
-        self._env.close()
-
-    def _make(self) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-        mode: dict[str, Any] = {"render_mode": "rgb_array"} if self.config.render else {}
-        make: Callable[..., Any] = self.config.id
-        try:
-            if isinstance(self.config.id, str):
-                kind = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
-                return gymnasium.make_vec(self.config.id, self.count, vectorization_mode=kind, **mode, **self.config.args)
-            return make(num_envs=self.count, **mode, **self.config.args)  # type: ignore[no-any-return]
-        except (gymnasium.error.Error, TypeError) as problem:
-            raise UserError(
-                f"cannot make vectorised env '{self.name}'",
-                ("cause", f"{type(problem).__name__}: {problem}"),
-                ("try", "use: gym, which loops over single envs"),
-            ) from problem
-
-    def _autoreset(self) -> AutoresetMode:
-        mode = self._env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        mode = AutoresetMode(mode) if not isinstance(mode, AutoresetMode) else mode
-        if mode is AutoresetMode.SAME_STEP:
-            raise UserError(
-                f"env '{self.name}' begins the next episode within the step that ends one",
-                ("expected", "metadata['autoreset_mode'] NEXT_STEP or DISABLED: the last observation is a row of its own"),
-                ("try", "args: {autoreset_mode: NextStep}, if the env has it, or use: gym"),
-            )
-        return mode
-
-    def _write(self, obs: Any, out: Block) -> None:
-        self._obs.write_all(map_tree(lambda leaf: leaf[:, 0], out.teams[TEAM].obs), obs)
-
-    def _write_stats(self, info: Mapping[str, Any], out: Block) -> None:
-        for column, key in enumerate(self.config.stats):
-            if key not in info:
-                raise bad_step(self._spot(0), f"has no info['{key}']", f"it has {', '.join(map(str, info)) or 'nothing'}")
-            out.stats[self._ended, column] = np.asarray(info[key], np.float64)[self._ended]
-
-    def _look(self, obs: Any) -> None:
-        row = _first(obs)
-        try:
-            self._obs.check(row)
-        except Fault as fault:
-            raise bad_observation(self._spot(0), fault.key, fault.expected, fault.found, fault.likely) from None
-
-    def _spot(self, env: int) -> Spot:
-        return Spot(self.name, self.place, self.seeds.first + env, self._seed, self._tick)
-
-
-def _first(batched: Any) -> Any:
-    """The observation of the first copy."""
-    if isinstance(batched, Mapping):
-        return {key: _first(part) for key, part in batched.items()}
-    return tuple(_first(part) for part in batched) if isinstance(batched, tuple) else batched[0]

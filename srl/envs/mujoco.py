@@ -17,8 +17,9 @@ from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree
 from srl.envs.drawing import choose_gl
-from srl.envs.gym import TEAM
-from srl.envs.mujoco_tasks import TASKS, Task
+from srl.envs.mujoco_task import Task
+from srl.envs.mujoco_tasks import TASKS
+from srl.envs.single import TEAM
 
 STATS = ("x_position", "y_position", "distance_from_origin")
 """Of gymnasium's info, what makes sense once an episode."""

@@ -11,8 +11,10 @@ from srl.core.errors import UnknownKey, UnknownName, UserError
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
+from srl.envs.faults import name_of
+from srl.envs.watch import watch
 
-_OURS = ("stats", "signals", "mask", "render", "checked", "args")
+_OURS = ("stats", "signals", "state", "mask", "render", "checked", "args")
 """Settings of the adapters; all other keys beside `use: my_pkg.envs:Make` go to the env itself."""
 _MUJOCO = ("threads", "max_episode_steps", "width", "height")
 
@@ -27,7 +29,8 @@ def make_env(component: Any, count: int, seeds: Seeds, *, place: str = "") -> Ba
     env = _build(target, use, args, count, seeds)
     if hasattr(env, "place"):
         env.place = place
-    return env
+        return env
+    return env if type(env).__module__.startswith("srl.") else watch(env, name_of(use), place=place)
 
 
 def _parts(component: Any) -> tuple[Any, dict[str, Any]]:
@@ -62,8 +65,9 @@ def _adapted(found: Any, args: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """A BatchEnv as it is; what makes a gymnasium env or a PettingZoo ParallelEnv behind its adapter."""
     if isinstance(found, type) and issubclass(found, BatchEnv):
         return found, args
-    adapter = "pettingzoo" if _is_parallel(found) else "gym"
-    return REGISTRIES["env"].resolve(adapter), {"id": found, **_split(args)}
+    split = _split(args)
+    parallel = _is_parallel(found, split["args"])
+    return REGISTRIES["env"].resolve("pettingzoo" if parallel else "gym"), {"id": found, **split}
 
 
 def _build(target: Any, use: Any, args: dict[str, Any], count: int, seeds: Seeds) -> BatchEnv:
@@ -120,14 +124,16 @@ def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
     return plays(name, args)
 
 
-def _is_parallel(found: Any) -> bool:
-    """Whether a class or a factory makes PettingZoo ParallelEnvs, without making one if its type says so."""
+def _is_parallel(found: Any, args: Mapping[str, Any]) -> bool:
+    """Whether a class or a function makes PettingZoo ParallelEnvs. A function that does not say so is tried."""
     kind = found if isinstance(found, type) else inspect.signature(found).return_annotation if callable(found) else None
     if isinstance(kind, str):
         return "ParallelEnv" in kind
-    if isinstance(kind, type):
-        return any(base.__name__ == "ParallelEnv" for base in kind.__mro__)
-    return False
+    if kind is inspect.Signature.empty:
+        env = found(**args)
+        kind = type(env)
+        env.close()
+    return isinstance(kind, type) and any(base.__name__ in ("ParallelEnv", "AECEnv") for base in kind.__mro__)
 
 
 def _unknown(name: str) -> UserError:

@@ -44,6 +44,10 @@ class Obs(ABC):
     def check(self, value: Any, key: tuple[str, ...] = ()) -> None:
         """Raise a Fault if shape or kind of one value are wrong, or if it holds nan."""
 
+    def outside(self, value: Any, key: tuple[str, ...] = ()) -> Fault | None:
+        """A checked value that leaves the declared bounds: harmless to us, worth a warning."""
+        return None
+
 
 class BoxObs(Obs):
     """uint8 stays as it is, every other number becomes float32; a scalar becomes one column."""
@@ -78,11 +82,12 @@ class BoxObs(Obs):
         low, high = (f"{float(bound):g}" for bound in (np.min(self.space.low), np.max(self.space.high)))
         return f"{self.space.dtype} {sizes(self.space.shape)} in {low}..{high}"
 
-    def outside(self, value: Any) -> bool:
-        """Whether a value of the right shape leaves the declared bounds by more than rounding."""
+    def outside(self, value: Any, key: tuple[str, ...] = ()) -> Fault | None:
         array = np.asarray(value, np.float64)
         slack = 1e-5 + 1e-5 * np.abs(array)
-        return bool((array < self.space.low - slack).any() or (array > self.space.high + slack).any())
+        if (array < self.space.low - slack).any() or (array > self.space.high + slack).any():
+            return Fault(key, self.expected(), value, "declare wider bounds")
+        return None
 
 
 class OneHotObs(Obs):
@@ -159,6 +164,10 @@ class DictObs(Obs):
             except (KeyError, IndexError, TypeError):
                 raise Fault((*key, str(name)), f"an entry {name!r}", value, "every key of the space must be there") from None
             part.check(inner, (*key, self.names[name]))
+
+    def outside(self, value: Any, key: tuple[str, ...] = ()) -> Fault | None:
+        found = (part.outside(value[name], (*key, self.names[name])) for name, part in self.parts.items())
+        return next((fault for fault in found if fault is not None), None)
 
 
 def obs_of(space: spaces.Space[Any], name: str = "env") -> Obs:

@@ -1,0 +1,282 @@
+"""PettingZoo's parallel envs: E copies, agents that die and appear, teams by name and spaces."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+
+from srl.api.env import BatchEnv, Block, EnvSpec, TeamSpec
+from srl.core.errors import NotImportable, SrlError, UserError
+from srl.core.load import load, nearest, option
+from srl.core.registry import REGISTRIES
+from srl.core.seeds import Seeds
+from srl.core.tree import Array, Tree, map_tree
+from srl.envs.drawing import choose_gl
+from srl.envs.faults import Spot, bad_observation, bad_step, name_of
+from srl.envs.spaces import Actions, Fault, Obs, actions_of, obs_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class PettingZooConfig:
+    id: Any = option(help="mpe2.simple_tag_v3, pkg.mod:parallel_env, or a class or function that makes a ParallelEnv")
+    args: Mapping[str, Any] = option({}, "keywords of the env")
+    stats: tuple[str, ...] = option((), "info keys read when an episode ends, averaged over the agents that have them")
+    state: bool | None = option(None, "the env's state() for critics; null: if it has one")
+    mask: bool | None = option(None, "action masks from info or the observation's `action_mask`; null: if they are there")
+    render: bool = option(False, "make pictures (render_mode rgb_array)")
+    checked: int = option(100, "ticks whose every observation is checked; later those of one copy a tick", low=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Team:
+    """How the rows of one team are written and read."""
+
+    agents: tuple[Any, ...]
+    obs: Obs
+    actions: Actions
+    mask_from: str
+    """"", "info" or "obs"."""
+
+
+class PettingZooEnv(BatchEnv):
+    """E copies of a ParallelEnv. An agent that is gone has rows of zeros and is not active."""
+
+    Config: ClassVar[type] = PettingZooConfig
+    place = ""
+
+    def __init__(self, count: int, seeds: Seeds, **args: Any) -> None:
+        super().__init__(count, seeds)
+        self.config: PettingZooConfig = load(PettingZooConfig, args, path="env")
+        self.name = name_of(self.config.id)
+        if self.config.render:
+            choose_gl()
+        self._envs = [_made(self.config, self.name) for _ in range(count)]
+        self._seed = [seeds.seed(env, 0) for env in range(count)]
+        self._elapsed = [0] * count
+        probe = self._envs[0]
+        _, infos = self._answer(0, probe.reset(seed=self._seed[0]))
+        self._teams = {name: self._team(agents, infos) for name, agents in _teams(probe).items()}
+        self._state = self._find_state(probe)
+        self._episode = [-1] * count
+        self._over = [False] * count
+        self._finished: list[set[Any]] = [set() for _ in range(count)]
+        self._tick = 0
+        self.spec = EnvSpec(
+            teams={
+                name: TeamSpec(
+                    agents=tuple(map(str, team.agents)), obs=team.obs.spec, action=team.actions.spec, mask=team.mask_from != ""
+                )
+                for name, team in self._teams.items()
+            },
+            state=self._state.spec if self._state is not None else None,
+            stats=self.config.stats,
+        )
+
+    def reset(self, out: Block) -> None:
+        for env in range(self.count):
+            self._begin(env, out)
+
+    def step(self, actions: Mapping[str, Tree], out: Block) -> None:
+        chosen = {
+            name: team.actions.split(map_tree(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), actions[name]))
+            for name, team in self._teams.items()
+        }
+        full = self._tick < self.config.checked
+        looked = self._tick % self.count
+        self._tick += 1
+        for env in range(self.count):
+            try:
+                if self._over[env]:
+                    self._begin(env, out)
+                else:
+                    self._advance(env, chosen, out, look=full or env == looked)
+            except SrlError:
+                raise
+            except Exception as problem:
+                problem.add_note(f"in {self._spot(env)}")
+                raise
+
+    def render(self, env: int) -> Array:
+        if not self.config.render:
+            raise UserError(f"env '{self.name}' was made without pictures", ("try", "env.render=true"))
+        return np.asarray(self._envs[env].render())
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+        self._envs = []
+
+    def _begin(self, env: int, out: Block) -> None:
+        self._episode[env] += 1
+        self._elapsed[env] = 0
+        self._over[env] = False
+        self._finished[env].clear()
+        self._seed[env] = self.seeds.seed(env, self._episode[env])
+        rows, infos = self._answer(env, self._envs[env].reset(seed=self._seed[env]))
+        self._show(env, rows, infos, out, look=True)
+
+    def _advance(self, env: int, chosen: Mapping[str, Any], out: Block, *, look: bool) -> None:
+        one = self._envs[env]
+        alive = [agent for agent in one.agents if agent not in self._finished[env]]
+        taken: dict[Any, Any] = {}
+        for name, team in self._teams.items():
+            start = env * len(team.agents)
+            taken |= {agent: chosen[name][start + i] for i, agent in enumerate(team.agents) if agent in alive}
+        rows, rewards, terminated, truncated, infos = one.step(taken)
+        self._elapsed[env] += 1
+        for name, team in self._teams.items():
+            block = out.teams[name]
+            for i, agent in enumerate(team.agents):
+                if agent in taken:
+                    block.reward[env, i] = rewards.get(agent, 0.0)
+                    block.terminated[env, i] = terminated.get(agent, False)
+                    block.truncated[env, i] = truncated.get(agent, False)
+        ended = {agent for agent in alive if terminated.get(agent) or truncated.get(agent)}
+        self._nobody_left(env, set(alive) - ended - set(rows))
+        self._show(env, rows, infos, out, look=look)
+        self._finished[env] |= ended
+        if all(agent in self._finished[env] for agent in one.agents):
+            self._over[env] = True
+            self._write_stats(env, infos, out)
+
+    def _show(self, env: int, rows: Mapping[Any, Any], infos: Mapping[Any, Any], out: Block, *, look: bool) -> None:
+        """Row t+1 of every agent that is there; those that end with this step are shown a last time."""
+        for name, team in self._teams.items():
+            block = out.teams[name]
+            obs = map_tree(lambda leaf: leaf[env], block.obs)
+            mask = map_tree(lambda leaf: leaf[env], block.mask) if block.mask is not None else None
+            for i, agent in enumerate(team.agents):
+                if agent not in rows or agent in self._finished[env]:
+                    block.active[env, i] = False
+                    map_tree(lambda leaf, i=i: leaf[i].fill(0), obs)
+                    map_tree(lambda leaf, i=i: leaf[i].fill(0), mask if mask is not None else {})
+                    continue
+                row = rows[agent]["observation"] if team.mask_from == "obs" else rows[agent]
+                if look:
+                    self._look(env, agent, team, row)
+                team.obs.write(obs, i, row)
+                if mask is not None:
+                    self._write_mask(env, agent, team, rows[agent], infos, mask, i)
+        if self._state is not None:
+            self._state.write(out.state, env, self._envs[env].state())  # type: ignore[arg-type]
+
+    def _write_mask(self, env: int, agent: Any, team: _Team, row: Any, infos: Mapping[Any, Any], mask: Tree, column: int) -> None:
+        value = row["action_mask"] if team.mask_from == "obs" else infos.get(agent, {}).get("action_mask")
+        if value is None:
+            likely = "masks must come with every step, the last too"
+            raise bad_step(self._spot(env), f"gave agent '{agent}' no info['action_mask']", likely)
+        team.actions.write_mask(mask, column, value)
+
+    def _write_stats(self, env: int, infos: Mapping[Any, Any], out: Block) -> None:
+        for column, key in enumerate(self.config.stats):
+            values = [float(info[key]) for info in infos.values() if key in info]
+            if not values:
+                known = sorted({str(name) for info in infos.values() for name in info})
+                near = nearest(key, known)
+                likely = f"did you mean '{near}'?" if near else f"there is {', '.join(known) or 'nothing'}"
+                raise bad_step(self._spot(env), f"has no info['{key}'] of any agent", likely)
+            out.stats[env, column] = np.mean(values)
+
+    def _look(self, env: int, agent: Any, team: _Team, row: Any) -> None:
+        try:
+            team.obs.check(row)
+        except Fault as fault:
+            key = (str(agent), *fault.key)
+            raise bad_observation(self._spot(env), key, fault.expected, fault.found, fault.likely) from None
+
+    def _nobody_left(self, env: int, missing: set[Any]) -> None:
+        if missing:
+            names = ", ".join(sorted(map(str, missing)))
+            likely = "set terminated or truncated in the step that removes an agent, and give its last observation"
+            raise bad_step(self._spot(env), f"lost agent {names} without an end", likely)
+
+    def _answer(self, env: int, answer: Any) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+        if isinstance(answer, tuple) and len(answer) == 2 and all(isinstance(part, Mapping) for part in answer):
+            return answer
+        raise bad_step(self._spot(env), f"returned a {type(answer).__name__} from reset()", "return (observations, infos)")
+
+    def _team(self, agents: tuple[Any, ...], infos: Mapping[Any, Any]) -> _Team:
+        env = self._envs[0]
+        space, action = env.observation_space(agents[0]), env.action_space(agents[0])
+        mask_from = ""
+        split = isinstance(space, spaces.Dict) and set(space.spaces) == {"observation", "action_mask"}
+        if split and self.config.mask is not False:
+            space, mask_from = space.spaces["observation"], "obs"
+        if not mask_from and self.config.mask is not False and not isinstance(action, spaces.Box):
+            mask_from = "info" if any("action_mask" in infos.get(agent, {}) for agent in agents) else ""
+        if self.config.mask and not mask_from:
+            raise UserError(f"env '{self.name}' gives agent '{agents[0]}' no action masks", ("try", "env.mask=false"))
+        return _Team(agents, obs_of(space, self.name), actions_of(action, self.name), mask_from)
+
+    def _find_state(self, env: Any) -> Obs | None:
+        if self.config.state is False:
+            return None
+        space = getattr(env, "state_space", None)
+        if isinstance(space, spaces.Space):
+            return obs_of(space, self.name)
+        try:
+            shape = np.shape(env.state())
+        except (NotImplementedError, AttributeError):
+            if self.config.state:
+                raise UserError(f"env '{self.name}' has no state()", ("try", "env.state=false")) from None
+            return None
+        return obs_of(spaces.Box(-np.inf, np.inf, shape, np.float32), self.name)
+
+    def _spot(self, env: int) -> Spot:
+        return Spot(self.name, self.place, self.seeds.first + env, self._seed[env], self._elapsed[env])
+
+
+def _teams(env: Any) -> dict[str, tuple[Any, ...]]:
+    """Agents whose names differ by a number only, and whose spaces are equal, are a team."""
+    groups: list[tuple[str, Any, Any, list[Any]]] = []
+    for agent in env.possible_agents:
+        prefix = re.sub(r"[_-]?\d+$", "", str(agent)) or "agent"
+        obs, action = env.observation_space(agent), env.action_space(agent)
+        for name, known_obs, known_action, members in groups:
+            if name == prefix and known_obs == obs and known_action == action:
+                members.append(agent)
+                break
+        else:
+            groups.append((prefix, obs, action, [agent]))
+    teams: dict[str, tuple[Any, ...]] = {}
+    for name, _, _, members in groups:
+        number = sum(known == name or known.startswith(f"{name}-") for known in teams)
+        teams[f"{name}-{number + 1}" if number else name] = tuple(members)
+    return teams
+
+
+def _made(config: PettingZooConfig, name: str) -> Any:
+    make = _maker(config.id) if isinstance(config.id, str) else config.id
+    mode = {"render_mode": "rgb_array"} if config.render else {}
+    try:
+        env = make(**mode, **config.args)
+    except TypeError as problem:
+        raise UserError(f"cannot make env '{name}'", ("cause", f"{type(problem).__name__}: {problem}")) from problem
+    if not hasattr(env, "possible_agents") or hasattr(env, "agent_iter"):
+        found = "AECEnv, whose agents act by turns" if hasattr(env, "agent_iter") else type(env).__name__
+        raise UserError(
+            f"'{name}' made a {found}",
+            ("expected", "a PettingZoo ParallelEnv with possible_agents"),
+            ("try", "its parallel_env, or pettingzoo.utils.aec_to_parallel"),
+        )
+    return env
+
+
+def _maker(path: str) -> Any:
+    """`pkg.mod:function`, or a module with a `parallel_env`, as PettingZoo's own are."""
+    if ":" in path:
+        return REGISTRIES["env"].resolve(path)
+    try:
+        return importlib.import_module(path).parallel_env
+    except (ImportError, AttributeError) as problem:
+        raise NotImportable(
+            f"cannot import env '{path}'",
+            ("cause", f"{type(problem).__name__}: {problem}"),
+            ("expected", "a module with a parallel_env, such as mpe2.simple_tag_v3, or pkg.mod:parallel_env"),
+        ) from problem
