@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from srl.control.crew import Crew, InlineCrew
-from srl.control.lifecycle import BoundEnd, ProcessPlan, attachments, peers_of, plan_processes
+from srl.control.lifecycle import BoundEnd, ProcessPlan, attachments, bound_ends, peers_of, plan_processes
 from srl.control.local import LocalCrew
 from srl.control.messages import Message, peers_to_data, seat_to_data
 from srl.control.record import Record
@@ -208,21 +208,7 @@ class Controller:
 
     def _on_bound(self, message: Message) -> None:
         member = self._members[message["process"]]
-        seats = {seat.name: seat for seat in member.plan.seats}
-        member.ends = [
-            BoundEnd(
-                process=member.plan.name,
-                worker=worker,
-                port=port,
-                stream=self.graph.node(seats[worker].node).ports[port],
-                side=end["side"],
-                address=end["address"],
-                slots=end["slots"],
-                incarnation=member.incarnation,
-            )
-            for worker, ports in message["ends"].items()
-            for port, end in ports.items()
-        ]
+        member.ends = bound_ends(self.graph, member.plan, message["ends"])
         for end in member.ends:
             self.watch.bound(end)
         member.phase = "bound"

@@ -76,6 +76,25 @@ def _owner(graph: Graph, node: Node, index: int) -> str:
     return f"{node.name}/{index}"
 
 
+def bound_ends(graph: Graph, plan: ProcessPlan, data: Mapping[str, Any]) -> list[BoundEnd]:
+    """The ends in a `bound` message."""
+    seats = {seat.name: seat for seat in plan.seats}
+    return [
+        BoundEnd(
+            process=plan.name,
+            worker=worker,
+            port=port,
+            stream=graph.node(seats[worker].node).ports[port],
+            side=end["side"],
+            address=end["address"],
+            slots=end["slots"],
+            incarnation=seats[worker].incarnation,
+        )
+        for worker, ports in data.items()
+        for port, end in ports.items()
+    ]
+
+
 def peers_of(graph: Graph, ends: Iterable[BoundEnd], vias: Mapping[str, str]) -> dict[str, list[tuple[BoundEnd, BoundEnd]]]:
     """Process -> (own end, peer end), for every pair that must be attached."""
     by_stream: dict[str, list[BoundEnd]] = {}

@@ -16,6 +16,7 @@ from srl.observe.tensorboard import EventWriter
 from srl.observe.verdict import Verdict
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
+from srl.workers.host import checkpoint_folders
 
 ROW_EVERY = 1.0
 """Seconds between two lines of metrics.jsonl; inline every report is a line."""
@@ -115,6 +116,6 @@ class Record:
     def _last_checkpoint(self) -> Path | None:
         if self._folder is None:
             return None
-        folder = self._folder.checkpoints
-        found = [path for place in (folder, *sorted(folder.glob("*/"))) if (path := checkpoint.latest(place)) is not None]
-        return found[-1] if found else None
+        places = checkpoint_folders(self._folder.path, self._graph)
+        found = [path for place in places if (path := checkpoint.latest(place)) is not None]
+        return max(found, key=checkpoint.step_of, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
@@ -43,15 +44,13 @@ class _Seen:
     lived: Reading = field(default_factory=Reading)
     """Totals of its earlier incarnations."""
     waited: Counter[str] = field(default_factory=Counter)
-    busy: float = 0.0
-    """Part of the time since the report before."""
+    busy: Rate = field(default_factory=Rate)
+    """Part of the time, lately."""
 
 
 @dataclass(slots=True)
 class _Process:
-    time: float = 0.0
-    cpu: float = 0.0
-    cores: float = 0.0
+    cores: Rate = field(default_factory=Rate)
     rss: int = 0
 
 
@@ -93,24 +92,24 @@ class Watch:
         self._lengths: deque[tuple[float, float]] = deque()
         self._rates: dict[str, Rate] = {}
         self._gone: dict[str, list[_Gone]] = {}
+        self._trains = False
         self._sides: dict[str, tuple[Side, int]] = {}
 
     # in -----------------------------------------------------------------------------------------------------------
 
     def bound(self, end: BoundEnd) -> None:
         """An end lives now."""
+        self._trains |= end.side in ("publisher", "consumer")
         if end.side in ("producer", "consumer"):
             self._sides[end.name] = ("producer" if end.side == "producer" else "consumer", end.slots)
 
     def take(self, process: str, entry: Mapping[str, Any]) -> None:
         """One process's part of a report."""
-        known = self._processes.setdefault(process, _Process(time=entry["time"], cpu=entry["cpu"]))
-        passed = entry["time"] - known.time
-        if passed > 0:
-            known.cores = (entry["cpu"] - known.cpu) / passed
-        known.time, known.cpu, known.rss = entry["time"], entry["cpu"], entry["rss"]
+        known = self._processes.setdefault(process, _Process())
+        known.cores.update(entry["cpu"], entry["time"])
+        known.rss = entry["rss"]
         for name, data in entry["workers"].items():
-            self._worker(name, report_from_data(data), passed)
+            self._worker(name, report_from_data(data), entry["time"])
 
     def forget(self, process: str, workers: Iterable[str], ends: Iterable[BoundEnd], *, killed: bool) -> None:
         """A process has ended: what its workers counted stays, its incarnation is over."""
@@ -155,7 +154,7 @@ class Watch:
     @property
     def env_steps(self) -> int:
         """Valid rows trained on; rows stepped where nobody trains."""
-        return int(self.total("trained_steps") or self.total("env_steps"))
+        return int(self.total("trained_steps" if self._trains else "env_steps"))
 
     @property
     def progress(self) -> float:
@@ -226,12 +225,11 @@ class Watch:
 
     # inside -------------------------------------------------------------------------------------------------------
 
-    def _worker(self, name: str, report: WorkerReport, passed: float) -> None:
+    def _worker(self, name: str, report: WorkerReport, now: float) -> None:
         seen = self._workers.setdefault(name, _Seen(report))
-        if passed > 0:
-            seen.busy = min(1.0, max(0.0, (report.busy - seen.report.busy) / passed))
-            if report.waits:
-                seen.waited[report.waits] += 1
+        seen.busy.update(report.busy, now)
+        if report.waits:
+            seen.waited[_brief(report.waits)] += 1
         seen.report = report
         for key, (value, number) in report.reading.means.items():
             total, count = self.means.get(key, (0.0, 0.0))
@@ -255,7 +253,7 @@ class Watch:
         members = self._of(node)
         processes = [self._processes[name] for name, _ in members if name in self._processes]
         waited: Counter[str] = sum((seen.waited for _, seen in members), Counter())
-        busy = sum(seen.busy for _, seen in members) / len(members) if members else 0.0
+        busy = min(1.0, sum(seen.busy.value for _, seen in members) / len(members)) if members else 0.0
         times = {words: sum(s.report.reading.totals.get(key, 0.0) for _, s in members) for key, words in _SHARES.items()}
         whole = sum(seen.report.busy for _, seen in members)
         return WorkerRow(
@@ -263,7 +261,7 @@ class Watch:
             role=node.worker,
             count=node.count,
             busy=busy,
-            cpu=sum(process.cores for process in processes),
+            cpu=sum(process.cores.value for process in processes),
             rss=sum(process.rss for process in processes),
             waits={text: (1 - busy) * number / waited.total() for text, number in waited.most_common(3)},
             shares={words: min(1.0, spent / whole) for words, spent in times.items() if whole and spent},
@@ -315,6 +313,14 @@ class Watch:
     def _rate(self, name: str, counter: float, now: float) -> float:
         rate = self._rates.setdefault(name, Rate())
         return rate.update(counter, now)
+
+
+def _brief(waits: str) -> str:
+    """What for, without who: `samples:actor/1 waits for 1 grants of ...` is `grants`."""
+    if waits.startswith("group "):
+        return "answers"
+    found = re.match(r"\S+:\S+ waits for (?:[\d,]+ )?(\w+)", waits)
+    return found[1] if found else waits[:40]
 
 
 def _plain(counts: Counts) -> dict[str, Any]:

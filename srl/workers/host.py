@@ -22,6 +22,7 @@ from srl.graph.spec import Graph
 from srl.streams.base import Bell, Counts, End, Side
 from srl.streams.open import open_bell, open_end
 from srl.workers.base import Context, Reading, Worker
+from srl.workers.checkpoints import checkpoint_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,7 @@ class Host:
 
     def _restore(self, run: Path) -> None:
         """Give back what `barrier` wrote beside the newest checkpoint."""
-        states = _saved_states(run / "checkpoints")
+        states = _saved_states(run, self._graph)
         for name, worker in self.workers.items():
             self.blamed = name
             own = {path.removeprefix(f"{name}/"): leaf for path, leaf in states.items() if path.startswith(f"{name}/")}
@@ -272,10 +273,16 @@ class Host:
         return ends
 
 
-def _saved_states(folder: Path) -> Mapping[str, Any]:
-    """The group `workers` of the latest barrier: several policies have a folder of checkpoints each."""
+def checkpoint_folders(run: Path, graph: Graph) -> list[Path]:
+    """Where the checkpoints of all policies of a run are."""
+    learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
+    return [checkpoint_folder(run, graph, policy) for policy in learning] or [run / "checkpoints"]
+
+
+def _saved_states(run: Path, graph: Graph) -> Mapping[str, Any]:
+    """The group `workers` of the latest barrier."""
     from srl.store.checkpoint import latest, read
 
-    found = [path for place in (folder, *folder.glob("*/")) if (path := latest(place)) is not None]
+    found = [path for place in checkpoint_folders(run, graph) if (path := latest(place)) is not None]
     groups = [states for path in found if (states := read(path).groups.get("workers"))]
     return max(groups, key=lambda states: int(states["host/barriers"]), default={})
