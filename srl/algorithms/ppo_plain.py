@@ -32,7 +32,7 @@ def plain_pass(run: PlainPass, batch: Batch, weights: Weights) -> dict[str, floa
     log_prob, entropy, value = run.forward(x, action, mask)
     share: Any = np.float32(1.0 / len(x))
     every = share
-    if mask is not None:
+    if batch.choice is not batch.valid:
         choice = batch.choice[0].numpy()
         share = choice * np.float32(1.0 / max(choice.sum(), 1))
     if weights.normalize:

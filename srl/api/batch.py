@@ -216,13 +216,16 @@ class _Minibatch(Batch):
             return self._memory(name)
         if name in ("valid", "choice"):
             return self._flags(name)
-        if name in ("version", "weight"):
-            return getattr(source, name)
         tree = getattr(source, name)
-        if tree is None:
-            return None
-        cut = self._gather.columns(name, tree)
-        return map_tree(lambda leaf: leaf[self._start :][: math.prod(self._lead[:2])].view(*self._lead[:2], *leaf.shape[1:]), cut)
+        if tree is None or name in ("version", "weight"):
+            return tree
+        return map_tree(self._part, self._gather.columns(name, tree))
+
+    def _part(self, leaf: Tensor) -> Tensor:
+        """This minibatch's rows of a gathered leaf."""
+        time, number = self._lead[:2]
+        rows = leaf.narrow(0, self._start, time * number)
+        return rows.unsqueeze(0) if time == 1 else rows.unflatten(0, (time, number))
 
     def _flags(self, name: str) -> Tensor:
         source = self._gather.batch
@@ -230,8 +233,7 @@ class _Minibatch(Batch):
             return self.valid
         if self._dense and name == "valid" and len(self._lead) == 2:
             return torch.ones(self._lead, dtype=torch.bool, device=source.valid.device)
-        cut = self._gather.columns(name, getattr(source, name))
-        flags: Tensor = cut[self._start :][: math.prod(self._lead[:2])].view(*self._lead[:2], *cut.shape[1:])
+        flags = self._part(self._gather.columns(name, getattr(source, name)))
         if self._trained is None:
             return flags
         trained = self._trained.view(*self._trained.shape, *[1] * (flags.ndim - 2))

@@ -69,6 +69,7 @@ class _Towers(torch.autograd.Function):
             for i in range(start, start + 2 * heads, 2):
                 outs.append(_product(hidden, params[i], params[i + 1]))
             start += 2 * heads
+        ctx.set_materialize_grads(False)
         ctx.plan = plan
         ctx.save_for_backward(x, *params, *kept)
         return tuple(outs)

@@ -1,0 +1,80 @@
+"""Towers as one autograd node, and passes by hand, against the same layers as modules."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from srl.api.env import Box, Discrete
+from srl.api.policy import PolicySpec
+from srl.core.spec import Leaf
+from srl.learners.flat import flatten
+from srl.nets.actor_critic import ActorCritic
+from srl.nets.mlp import Mlp, activate, linear
+from srl.nets.plain import PlainPass
+from srl.nets.towers import run_towers
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
+@pytest.mark.parametrize("sizes", [(4, 64, 64), (30, 40, 8, 40), (5,)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_one_node_has_the_outputs_and_gradients_of_the_modules(activation: str, sizes: tuple[int, ...], shared: bool) -> None:
+    torch.manual_seed(0)
+    first, second = Mlp(sizes, activation), Mlp(sizes, activation)
+    policy, value = linear(sizes[-1], 3, 1.0), linear(sizes[-1], 1, 1.0)
+    x = torch.randn(2, 50, sizes[0], requires_grad=True)
+    weights = torch.randn(2, 50, 4)
+    modules = [first, policy, value] if shared else [first, second, policy, value]
+    params = [x, *(one for module in modules for one in module.parameters())]
+
+    top = first(x)
+    wanted = [policy(top), value(top if shared else second(x))]
+    expected = torch.autograd.grad((torch.cat(wanted, -1) * weights).sum(), params)
+    towers = [(first, [policy, value])] if shared else [(first, [policy]), (second, [value])]
+    outs = run_towers(x, towers)
+    found = torch.autograd.grad((torch.cat(outs, -1) * weights).sum(), params)
+    for have, want in zip([*outs, *found], [*wanted, *expected], strict=True):
+        torch.testing.assert_close(have, want, atol=2e-5, rtol=1e-4)
+
+
+def test_a_head_that_the_loss_leaves_out_gets_no_gradient() -> None:
+    torch.manual_seed(0)
+    first, second, policy, value = Mlp((4, 32), "tanh"), Mlp((4, 32), "tanh"), linear(32, 2, 1.0), linear(32, 1, 1.0)
+    logits, _ = run_towers(torch.randn(9, 4), [(first, [policy]), (second, [value])])
+    logits.sum().backward()
+    assert first.layers[0].weight.grad.abs().sum() > 0
+    assert second.layers[0].weight.grad is None and value.weight.grad is None
+
+
+def test_fast_tanh_is_tanh() -> None:
+    x = torch.linspace(-20, 20, 10_001, requires_grad=True)
+    y = activate(x, "tanh")
+    assert (y - torch.tanh(x)).abs().max() < 1e-6
+    y.sum().backward()
+    assert (x.grad - (1 - torch.tanh(x.detach()) ** 2)).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("action", [Discrete(3), Box((2,), (-1.0,) * 2, (1.0,) * 2)], ids=["discrete", "box"])
+def test_passes_by_hand_have_the_gradients_of_autograd(activation: str, shared: bool, action: Discrete | Box) -> None:
+    torch.manual_seed(0)
+    spec = PolicySpec(obs=Leaf((6,), "float32"), action=action)
+    policy = ActorCritic(ActorCritic.Config(activation=activation, shared=shared, hidden=(32, 48, 16)), spec)
+    assert PlainPass.fits(policy)
+    flatten(policy.parameters())
+    obs = torch.randn(40, 6)
+    features = policy.encode(obs[None])[0]
+    logits, value = policy._layers(features)
+    dist = policy.dist({"logits": logits, "log_std": policy.log_std})
+    given = dist.mode().detach()
+    up, across, down = torch.randn(3, 40)
+    loss = (dist.log_prob(given) * up).sum() + (dist.entropy() * across).sum() + (value[:, 0] * down).sum()
+    loss.backward()
+    expected = [one.grad.clone() for one in policy.parameters()]
+
+    run = PlainPass(policy, 64)
+    run.forward(run.features(obs).numpy(), given.numpy(), None)
+    run.backward(up.numpy(), across.numpy(), down.numpy())
+    for one, want in zip(policy.parameters(), expected, strict=True):
+        torch.testing.assert_close(one.grad, want, atol=3e-5, rtol=1e-4)
