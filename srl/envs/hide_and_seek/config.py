@@ -1,0 +1,278 @@
+"""What a game of hide and seek is made of, and the presets. Metres, seconds, cells of `Arena.cell`."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from srl.core.errors import UnknownKey, UnknownName, WrongType
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arena:
+    scenario: Literal["quadrant", "var_quadrant", "randomwalls", "half", "var_tri", "empty"] = "quadrant"
+    scale: float = 1.0
+    """Side of the floor over 6 m; cells, doors, walls, boxes and agents keep their sizes."""
+    rooms: Range = (1, 4)
+    """Rooms of `randomwalls`, drawn uniformly."""
+    min_room: int = 6
+    """A new wall keeps more than this many cells from parallel ones."""
+    door: int = 2
+    """Cells of a door; 0: none."""
+    door_dropout: float = 0.5
+    """Probability that only one of the two walls of a quadrant has a door."""
+    outer_walls: float = 1.0
+    """Probability of outer walls in `randomwalls`; the other scenarios always have them."""
+    wall_friction: float = 0.01
+    cylinder: tuple[float, float] | None = None
+    """Range of diameters of one fixed cylinder."""
+    cylinder_middle: float = 0.7
+    """Fraction of the side within which the cylinder stands."""
+
+    @property
+    def cell(self) -> float:
+        return 0.2
+
+    @property
+    def grid(self) -> int:
+        """Cells along one side."""
+        return round(30 * self.scale)
+
+    @property
+    def side(self) -> float:
+        """Metres along one side."""
+        return self.grid * self.cell
+
+    @property
+    def wall_slots(self) -> int:
+        """The most walls that one layout of this scenario can have."""
+        inner = {"quadrant": 4, "var_quadrant": 4, "half": 2, "var_tri": 4, "empty": 0}
+        return 4 + inner.get(self.scenario, 2 * (self.rooms[1] - 1))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Teams:
+    hiders: Range = (2, 2)
+    seekers: Range = (2, 2)
+    """Numbers of agents, drawn uniformly; the upper ends are the capacity."""
+    counts: Literal["episode", "process"] = "episode"
+    """Whether the numbers are drawn for every episode, or once."""
+    hider_placement: Literal["uniform", "room"] = "uniform"
+    seeker_placement: Literal["uniform", "outside"] = "outside"
+    together: int | None = None
+    """Within how many cells of its first member the rest of a team starts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Objects:
+    boxes: Range = (2, 2)
+    elongated: Range | Literal["random"] = (0, 0)
+    """Long boxes among them; `random`: from the lower end of `boxes` to their number."""
+    ramps: Range = (1, 1)
+    lock_ramps: bool = False
+    box_placement: Literal["uniform", "room"] = "room"
+    ramp_placement: Literal["uniform", "one_per_room"] = "uniform"
+    sites: Range = (0, 0)
+    """Construction sites (transfer tasks)."""
+
+    size_obs: bool = False
+    """Sizes in the boxes' observations, and room for them in the ramps'."""
+    pad: bool = False
+    """A row of zeros for kinds that never occur, so that one policy fits several presets."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timing:
+    horizon: int = 80
+    preparation: float = 0.4
+    """Fraction of the horizon in which seekers cannot act and nobody is rewarded."""
+    end: Literal["truncated", "terminated"] = "truncated"
+    """How the horizon is reported; `truncated` keeps the value beyond."""
+
+    @property
+    def prep_steps(self) -> int:
+        return round(self.horizon * self.preparation)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Senses:
+    lidar: int = 30
+    lidar_far: float = 6.0
+    """What a ray that meets nothing reads."""
+    cone: float = 3.0 * 3.141592653589793 / 8.0
+    """Half angle of sight, radians."""
+    positions: Literal["centre", "joint"] = "centre"
+    """`joint` is the original's: the centre minus half the initial size."""
+    yaw: Literal["unit", "raw"] = "unit"
+    """Agents' yaw as (cos, sin), or as the unwrapped angle."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    reach: float = 0.25
+    """From an agent's centre to an object's surface."""
+    penalty: float = 10.0
+    """Taken instead of the reward outside the rectangle."""
+    rectangle: tuple[float, float] | None = (0.1, 5.9)
+    """Both ends of both axes on the 6 m floor, scaled with it; None: no penalty."""
+    objects_inside: bool = True
+    """Everybody pays while an object is outside."""
+    unowned_veto: bool = True
+    """The original's quirk: a never locked object counts as last locked by the hiders."""
+    task: Literal["hide", "lock_and_return", "sequential_lock", "blueprint", "shelter"] = "hide"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Physics:
+    substeps: int = 15
+    """Of one environment step of 0.075 s."""
+    arms: bool = False
+    """Whether the agents' arms collide, as in the original, which now and then throws agents into the air."""
+    threads: int = 1
+
+    @property
+    def timestep(self) -> float:
+        return 0.075 / self.substeps
+
+
+PHYSICS = {"exact": Physics(), "fast": Physics(substeps=7)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    arena: Arena = field(default_factory=Arena)
+    teams: Teams = field(default_factory=Teams)
+    objects: Objects = field(default_factory=Objects)
+    timing: Timing = field(default_factory=Timing)
+    senses: Senses = field(default_factory=Senses)
+    rules: Rules = field(default_factory=Rules)
+    physics: Physics = field(default_factory=Physics)
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _ranges(self).items():
+            if not 0 <= low <= high:
+                raise WrongType(f"hide_and_seek: {name} is ({low}, {high})", ("expected", "0 <= low <= high"))
+        if self.teams.hiders[0] < 1 or (self.rules.task == "hide" and self.teams.seekers[0] < 1):
+            raise WrongType("hide_and_seek: a team without agents", ("expected", "hiders and seekers of at least 1"))
+        if self.physics.substeps < 1:
+            raise WrongType(
+                f"hide_and_seek: substeps is {self.physics.substeps}", ("expected", "at least 1; 7 and 15 are tested")
+            )
+
+    @property
+    def hiders(self) -> int:
+        """Capacity."""
+        return self.teams.hiders[1]
+
+    @property
+    def seekers(self) -> int:
+        return self.teams.seekers[1]
+
+    @property
+    def agents(self) -> int:
+        return self.hiders + self.seekers
+
+    @property
+    def boxes(self) -> int:
+        return self.objects.boxes[1]
+
+    @property
+    def ramps(self) -> int:
+        return self.objects.ramps[1]
+
+    def override(self, **values: Any) -> Config:
+        """This config with some fields of its parts replaced; field names are unique over the parts."""
+        owners = {entry.name: part.name for part in fields(self) for entry in fields(getattr(self, part.name))}
+        changes: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            if name not in owners:
+                near = difflib.get_close_matches(name, owners, 1)
+                raise UnknownKey(
+                    f"hide_and_seek has no setting {name!r}",
+                    ("try", near[0] if near else ", ".join(sorted(owners))),
+                )
+            changes.setdefault(owners[name], {})[name] = tuple(value) if isinstance(value, list) else value
+        return replace(self, **{part: replace(getattr(self, part), **some) for part, some in changes.items()})
+
+
+def preset(name: str) -> Config:
+    """The config of that name."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, 1)
+        raise UnknownName(f"hide_and_seek has no preset {name!r}", ("try", near[0] if near else ", ".join(PRESETS)))
+    return PRESETS[name]
+
+
+def _ranges(config: Config) -> dict[str, Range]:
+    ranges = {
+        "rooms": config.arena.rooms,
+        "hiders": config.teams.hiders,
+        "seekers": config.teams.seekers,
+        "boxes": config.objects.boxes,
+        "ramps": config.objects.ramps,
+        "sites": config.objects.sites,
+    }
+    if config.objects.elongated != "random":
+        ranges["elongated"] = config.objects.elongated
+    return ranges
+
+
+_QUADRANT = Config()
+_MINI = _QUADRANT.override(
+    hiders=(1, 1), seekers=(1, 1), boxes=(1, 1), ramps=(0, 0), rectangle=None, objects_inside=False, substeps=7
+)
+_FULL = Config(
+    arena=Arena(scenario="randomwalls", outer_walls=0.5, wall_friction=1.0),
+    teams=Teams(hiders=(1, 3), seekers=(1, 3), seeker_placement="uniform", together=3),
+    objects=Objects(boxes=(3, 9), elongated="random", ramps=(2, 2), lock_ramps=True, size_obs=True, box_placement="uniform"),
+    timing=Timing(horizon=240),
+    rules=Rules(rectangle=(-6.0, 12.0), objects_inside=False),
+)
+_FAITHFUL: dict[str, Any] = {"arms": True, "positions": "joint", "yaw": "raw", "counts": "process"}
+_TASK = _FULL.override(
+    task="lock_and_return",
+    hiders=(1, 1),
+    seekers=(0, 0),
+    preparation=0.0,
+    rectangle=None,
+    outer_walls=1.0,
+    ramps=(0, 0),
+    elongated=(0, 0),
+    together=None,
+    pad=True,
+)
+
+PRESETS: dict[str, Config] = {
+    "mini": _MINI,
+    "mini_2v2": _QUADRANT.override(substeps=7),
+    "quadrant": _QUADRANT,
+    "full": _FULL,
+    "harder_1_5": _FULL.override(scale=1.5, horizon=360, hiders=(1, 4), seekers=(1, 4), boxes=(3, 12), together=5),
+    "harder_2": _FULL.override(scale=2.0, horizon=480, hiders=(1, 5), seekers=(1, 5), boxes=(3, 16), ramps=(2, 3), together=6),
+    "original": _FULL.override(**_FAITHFUL),
+    "original_quadrant": _QUADRANT.override(**_FAITHFUL),
+    "lock_and_return": _TASK.override(horizon=120, rooms=(6, 6), boxes=(1, 1)),
+    "sequential_lock": _TASK.override(
+        task="sequential_lock",
+        horizon=120,
+        scenario="var_tri",
+        door=0,
+        boxes=(4, 4),
+        ramps=(3, 3),
+        ramp_placement="one_per_room",
+        wall_friction=0.01,
+    ),
+    "blueprint": _TASK.override(task="blueprint", horizon=150, scenario="empty", boxes=(8, 8), sites=(1, 4), wall_friction=0.01),
+    "shelter": _TASK.override(
+        task="shelter",
+        horizon=240,
+        scenario="empty",
+        boxes=(8, 8),
+        elongated=(3, 3),
+        cylinder=(1.5, 2.0),
+        wall_friction=0.01,
+    ),
+}

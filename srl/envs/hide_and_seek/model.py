@@ -1,0 +1,154 @@
+"""The one compiled model that all worlds of a config share, sized by its capacities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from srl.core.tree import Array
+from srl.envs.hide_and_seek.config import Config
+
+BURIED = -20.0
+"""Height at which things wait that are not in this world."""
+RADIUS = 0.15
+HALF = 0.25
+FORCE = 0.9
+"""The largest control; times a gear of 100 newtons."""
+SEEN_GROUPS = (1, 1, 0, 0, 0, 0)
+"""Geom groups that rays meet: things, walls; not arms for show."""
+HIDER = (0.26, 0.92, 0.96)
+SEEKER = (1.0, 0.0, 0.0)
+BOX = (0.95, 0.8, 0.3)
+RAMP = (0.9, 0.55, 0.25)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The compiled model and where things are in it. A agents, then B boxes and R ramps, each with 4 joints."""
+
+    mj: mujoco.MjModel
+    walls: Array
+    """[W] geoms."""
+    cylinder: int
+    """Its geom; -1 without."""
+    agents: Array
+    """[A] bodies."""
+    objects: Array
+    """[O] bodies."""
+    agent_geoms: Array
+    """[A, 1] geoms, [A, 3] with colliding arms."""
+    object_geoms: Array
+    """[O]."""
+    boxes: int
+    body_of_geom: Array
+    """[geoms + 1]; the last entry, reached by geom -1, is -1."""
+
+
+def compile_model(config: Config) -> Model:
+    mj = mujoco.MjModel.from_xml_string(mjcf(config))
+    objects = [f"box{i}" for i in range(config.boxes)] + [f"ramp{i}" for i in range(config.ramps)]
+    agents = [f"agent{i}" for i in range(config.agents)]
+    arms = ["", "_left", "_right"] if config.physics.arms else [""]
+    return Model(
+        mj=mj,
+        walls=np.array([mj.geom(f"wall{i}").id for i in range(config.arena.wall_slots)]),
+        cylinder=int(mj.geom("cylinder").id) if config.arena.cylinder else -1,
+        agents=np.array([mj.body(name).id for name in agents]),
+        objects=np.array([mj.body(name).id for name in objects], np.int64),
+        agent_geoms=np.array([[mj.geom(name + arm).id for arm in arms] for name in agents]),
+        object_geoms=np.array([mj.geom(name).id for name in objects], np.int64),
+        boxes=config.boxes,
+        body_of_geom=np.append(mj.geom_bodyid, -1).astype(np.int32),
+    )
+
+
+def mjcf(config: Config) -> str:
+    """The model's text: walls and absent things wait below the floor."""
+    side = config.arena.side
+    agents, objects = range(config.agents), config.boxes + config.ramps
+    names = [f"box{i}" for i in range(config.boxes)] + [f"ramp{i}" for i in range(config.ramps)]
+    parts = [
+        # The walls' bounds differ between worlds, and mid-phase trees are compiled for one.
+        f'<mujoco><option timestep="{config.physics.timestep!r}" gravity="0 0 -50" jacobian="dense"><flag midphase="disable"/>',
+        f'</option><statistic center="{side / 2} {side / 2} 0" extent="{side}"/>',
+        '<visual><quality shadowsize="0" offsamples="4"/><global offwidth="1280" offheight="960"/>',
+        '<headlight ambient="0.45 0.45 0.45" diffuse="0.45 0.45 0.45"/></visual><default><geom condim="3"/></default>',
+        f'<asset><mesh name="wedge" vertex="{_wedge()}"/></asset><worldbody>',
+        f'<light pos="{side / 2} {side / 2} {side}" dir="0 0 -1" castshadow="false"/>{_camera(side)}',
+        '<geom name="floor" type="plane" size="0 0 1" friction="0.2" rgba="0.55 0.6 0.62 1"/>',
+        *(_wall(index, config.arena.wall_friction) for index in range(config.arena.wall_slots)),
+    ]
+    if config.arena.cylinder:
+        parts.append(f'<geom name="cylinder" type="cylinder" size="0.5 {HALF}" pos="0 0 {BURIED}" rgba="0.3 0.3 0.3 1"/>')
+    parts += [_agent(index, index < config.hiders, config.physics.arms) for index in agents]
+    parts += [_box(name) if name.startswith("box") else _ramp(name) for name in names]
+    parts.append("</worldbody><actuator>")
+    parts += [
+        f'<motor joint="agent{i}_{axis}" gear="100" ctrllimited="true" ctrlrange="{-FORCE} {FORCE}"/>'
+        for i in agents
+        for axis in "xyw"
+    ]
+    parts.append("</actuator><equality>")
+    parts += [f'<weld body1="agent{i}" body2="{names[0]}" active="false"/>' for i in agents if objects]
+    parts += [f'<joint joint1="{name}_{axis}" active="false"/>' for name in names for axis in "xyzw"]
+    return "".join([*parts, "</equality></mujoco>"])
+
+
+def _wedge() -> str:
+    corners = [(x, y, -HALF) for x in (-HALF, HALF) for y in (-HALF, HALF)] + [(x, -HALF, HALF) for x in (-HALF, HALF)]
+    return " ".join(str(number) for corner in corners for number in corner)
+
+
+def _camera(side: float) -> str:
+    tilt = 0.5  # radians away from straight down
+    away = side * 1.35
+    y, z = side / 2 - away * np.sin(tilt), away * np.cos(tilt)
+    axes = f"1 0 0 0 {np.cos(tilt):.4f} {np.sin(tilt):.4f}"
+    return f'<camera name="main" pos="{side / 2} {y:.4f} {z:.4f}" xyaxes="{axes}" fovy="45"/>'
+
+
+def _wall(index: int, friction: float) -> str:
+    return (
+        f'<geom name="wall{index}" group="1" type="box" size="0.05 0.05 {HALF}" pos="{index} 0 {BURIED}" '
+        f'friction="{friction}" rgba="0.35 0.7 0.4 1"/>'
+    )
+
+
+def _joints(name: str, damping: tuple[float, float, float]) -> str:
+    """Slides along world axes first, then the turn about z."""
+    plane, height, turn = damping
+    slides = "".join(
+        f'<joint name="{name}_{axis}" type="slide" axis="{vector}" damping="{value}"/>'
+        for axis, vector, value in (("x", "1 0 0", plane), ("y", "0 1 0", plane), ("z", "0 0 1", height))
+    )
+    return f'{slides}<joint name="{name}_w" type="hinge" axis="0 0 1" damping="{turn}"/>'
+
+
+def _agent(index: int, hider: bool, colliding: bool) -> str:
+    colour = " ".join(str(value) for value in (HIDER if hider else SEEKER))
+    kind = 'group="0"' if colliding else 'group="2" contype="0" conaffinity="0"'
+    arms = "".join(
+        f'<geom name="agent{index}_{side}" {kind} type="sphere" size="0.05" pos="{x} -0.075 -0.05" mass="0" '
+        f'friction="0.01" rgba="{colour} 1"/>'
+        for side, x in (("left", 0.13), ("right", -0.13))
+    )
+    return (
+        f'<body name="agent{index}" gravcomp="1" pos="0 0 0">{_joints(f"agent{index}", (10, 1, 10))}'
+        f'<geom name="agent{index}" type="sphere" size="{RADIUS}" mass="1" friction="0.01" rgba="{colour} 1"/>{arms}</body>'
+    )
+
+
+def _box(name: str) -> str:
+    return (
+        f'<body name="{name}" gravcomp="1">{_joints(name, (0.01, 0.01, 0.01))}<geom name="{name}" type="box" '
+        f'size="{HALF} {HALF} {HALF}" mass="1" friction="0.2" rgba="{" ".join(map(str, BOX))} 1"/></body>'
+    )
+
+
+def _ramp(name: str) -> str:
+    return (
+        f'<body name="{name}" gravcomp="1">{_joints(name, (0.1, 0.1, 0.1))}<geom name="{name}" type="mesh" mesh="wedge" '
+        f'mass="1" friction="0.01" rgba="{" ".join(map(str, RAMP))} 1"/></body>'
+    )

@@ -1,0 +1,153 @@
+"""The rules of the game as pure functions on arrays: N worlds, A agents, O objects. Knows no MuJoCo."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+
+from srl.core.seeds import mix
+from srl.core.tree import Array, Tree
+from srl.envs.hide_and_seek.config import Config
+from srl.envs.hide_and_seek.scene import Poses, Scene
+
+COUNTS = (11, 11, 11, 2, 2)
+"""Force along x and y, torque, grab, lock."""
+NEUTRAL = (5, 5, 5, 0, 0)
+_BUCKET = 0.18
+_WORLD, _TICK, _PAIR = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7))
+
+
+def controls(buckets: Array) -> Array:
+    """Bucket 0..10 to -0.9..0.9; 5 is exactly zero."""
+    return (buckets - 5) * _BUCKET
+
+
+def neutral_mask() -> Array:
+    """The action mask that leaves one choice per component."""
+    mask = np.zeros(sum(COUNTS), bool)
+    mask[np.cumsum((0, *COUNTS[:-1])) + NEUTRAL] = True
+    return mask
+
+
+def reach(
+    points: Array,  # [N, A, 3+]
+    poses: Array,  # [N, O, 4]
+    half: Array,  # [N, O, 3]
+) -> Array:  # [N, A, O]
+    """Distance from each point to each box, which is turned about z."""
+    cos, sin = np.cos(poses[:, :, 3])[:, None], np.sin(poses[:, :, 3])[:, None]
+    x = points[:, :, None, 0] - poses[:, None, :, 0]
+    y = points[:, :, None, 1] - poses[:, None, :, 1]
+    z = points[:, :, None, 2] - poses[:, None, :, 2]
+    over_x = np.maximum(np.abs(cos * x + sin * y) - half[:, None, :, 0], 0.0)
+    over_y = np.maximum(np.abs(cos * y - sin * x) - half[:, None, :, 1], 0.0)
+    over_z = np.maximum(np.abs(z) - half[:, None, :, 2], 0.0)
+    distance: Array = np.sqrt(over_x * over_x + over_y * over_y + over_z * over_z)
+    return distance
+
+
+def grab_targets(
+    distance: Array,  # [N, A, O]
+    near: Array,  # [N, A, O] within reach, and seen
+    pull: Array,  # [N, A]
+) -> Array:  # [N, A]
+    """The object each agent holds: the nearest one; -1: none."""
+    if not distance.shape[2]:
+        return np.full(pull.shape, -1)
+    wanted = near & pull[:, :, None]
+    nearest = np.where(wanted, distance, np.inf).argmin(2)
+    return np.where(wanted.any(2), nearest, -1)
+
+
+def lock_update(
+    near: Array,  # [N, A, O] within reach, and seen
+    glue: Array,  # [N, A]
+    teams: Array,  # [A]
+    locked: Array,  # [N, O]
+    locker: Array,  # [N, O] -1: nobody
+    lockable: Array,  # [N, O] or broadcast: may become locked now
+    lots: Array | None,  # [N, A, O] which of several agents locks: the highest lot
+) -> tuple[Array, Array]:
+    """Locks after this step. One unwilling member of the last locker's team in reach forbids and undoes a lock."""
+    owner = np.where(locker >= 0, teams[locker], -1)[:, None]
+    veto = (near & ~glue[:, :, None] & (teams[:, None] == owner)).any(1)
+    wanting = near & glue[:, :, None]
+    new = wanting.any(1) & ~veto & ~locked & lockable
+    if new.any():
+        drawn = np.where(wanting, 1.0 if lots is None else lots, -1.0).argmax(1)
+        locker = np.where(new, drawn, locker)
+    return (locked & ~veto) | new, locker
+
+
+def lots(seed: Array, tick: Array, agents: int, objects: int) -> Array:
+    """[N, A, O] in [0, 1), a function of the episode's seed and the tick: nothing else needs saving."""
+    key = seed.astype(np.uint64) * _WORLD + tick.astype(np.uint64) * _TICK
+    pairs = np.arange(1, agents * objects + 1, dtype=np.uint64).reshape(agents, objects) * _PAIR
+    return np.asarray((mix(key[:, None, None] + pairs) >> np.uint64(11)) * 2.0**-53)
+
+
+def outside(points: Array, rectangle: tuple[float, float]) -> Array:
+    """[...] whether a point [..., 2+] lies outside the square."""
+    low, high = rectangle
+    flat = points[..., :2]
+    return np.asarray(((flat < low) | (flat > high)).any(-1))
+
+
+class Game(ABC):
+    """What is rewarded, when it ends, and which objects accept a lock. The world is the same for all."""
+
+    stats: tuple[str, ...] = ()
+
+    def __init__(self, config: Config, scene: Scene, poses: Poses) -> None:
+        self.config, self.scene, self.poses = config, scene, poses
+
+    def start(self, ids: Array) -> None:
+        """New episodes in those worlds."""
+
+    def lockable(self) -> Array:
+        """[N, O] or broadcast: which objects may become locked in this step."""
+        kinds = np.ones(self.config.boxes + self.config.ramps, bool)
+        kinds[self.config.boxes :] = self.config.objects.lock_ramps
+        return kinds
+
+    @abstractmethod
+    def score(self, live: Array) -> tuple[Array, Array]:
+        """Reward [N, A] of the step just made, and [N] whether the game is over; `live`: not just restarted."""
+
+    def finish(self) -> Mapping[str, Array]:
+        """[N] of each of `stats`, as if the episode ended now."""
+        return {}
+
+    def save(self) -> dict[str, Tree]:
+        return {}
+
+    def load(self, saved: Tree) -> None:
+        """Go on from `save`."""
+
+
+class Hiding(Game):
+    """Hiders want that no seeker sees any of them; seekers the opposite."""
+
+    def score(self, live: Array) -> tuple[Array, Array]:
+        config, scene = self.config, self.scene
+        hiders = config.hiders
+        seen = scene.sees_agent[:, hiders:, :hiders].any((1, 2))
+        reward = np.empty(scene.agent_there.shape)
+        reward[:, :hiders] = np.where(seen, -1.0, 1.0)[:, None]
+        reward[:, hiders:] = -reward[:, :1]
+        if config.rules.rectangle is not None:
+            self._fine(reward)
+        reward[scene.tick <= config.timing.prep_steps] = 0.0
+        return reward, np.zeros(len(reward), bool)
+
+    def _fine(self, reward: Array) -> None:
+        """Those outside pay instead; in the quadrant game everybody does while an object is outside."""
+        config, scene = self.config, self.scene
+        low, high = config.rules.rectangle or (0.0, 0.0)
+        square = (low * config.arena.scale, config.arena.side - (6.0 - high) * config.arena.scale)
+        away = outside(self.poses.agents, square)
+        if config.rules.objects_inside:
+            away |= (outside(self.poses.objects, square) & scene.object_there).any(1)[:, None]
+        reward[away] = -config.rules.penalty

@@ -1,0 +1,154 @@
+"""Numbers of an episode that tell the stages of the game apart."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from srl.core.tree import Array, Tree
+from srl.envs.hide_and_seek.config import Config
+from srl.envs.hide_and_seek.rules import Game, outside
+from srl.envs.hide_and_seek.scene import Poses, Scene
+
+HIGH = 0.3
+LAUNCHED = 1.2
+FAST = 40.0
+
+_SUMS = (
+    "hider_return",
+    "seeker_return",
+    "seen",
+    "distance",
+    "hider_grab",
+    "seeker_grab",
+    "seeker_high",
+    "outside",
+    "launched",
+    "fast",
+    "warned",
+)
+"""Added up during the episode; `seen`, `distance` and `seeker_high` are shares of the main phase, grabs of all steps."""
+_SHARES = {"seen": True, "distance": True, "seeker_high": True, "hider_grab": False, "seeker_grab": False}
+_MARKS = (
+    "box_move_prep",
+    "box_lock_prep",
+    "ramp_move_prep",
+    "ramp_lock_prep",
+    "hider_in_room_prep",
+)
+"""Taken once, at the end of preparation."""
+_ENDS = (
+    "box_move",
+    "box_move_main",
+    "box_lock",
+    "ramp_move",
+    "ramp_move_main",
+    "ramp_lock",
+    "hider_in_room",
+    "seeker_in_room",
+)
+
+
+def names(game: type[Game]) -> tuple[str, ...]:
+    return (*_SUMS, *_MARKS, *_ENDS, "seed", *game.stats)
+
+
+class Tracker:
+    """Follows N episodes; `finish` gives `[N, len(names)]` as if all ended now."""
+
+    def __init__(self, config: Config, scene: Scene, poses: Poses, game: Game) -> None:
+        self._config, self._scene, self._poses, self._game = config, scene, poses, game
+        count = len(scene.tick)
+        self._sums = np.zeros((count, len(_SUMS)))
+        self._marks = np.zeros((count, len(_MARKS)))
+        self._object_mark = np.zeros((count, config.boxes + config.ramps, 3))
+        self._kinds = (slice(0, config.boxes), slice(config.boxes, None))
+
+    def start(self, ids: Array) -> None:
+        self._sums[ids] = 0.0
+        self._marks[ids] = 0.0
+        self._object_mark[ids] = self._scene.object_start[ids]
+
+    def update(self, live: Array, reward: Array, failed: Array) -> None:
+        """After a step. `live` `[N]`: worlds that made one; `failed`: indices of those whose simulator did."""
+        config, scene, poses = self._config, self._scene, self._poses
+        hiders, there = config.hiders, scene.agent_there
+        main = live & (scene.tick > config.timing.prep_steps)
+        team, foe = slice(0, hiders), slice(hiders, None)
+        numbers = np.maximum(there[:, team].sum(1), 1), np.maximum(there[:, foe].sum(1), 1)
+        add = np.zeros_like(self._sums)
+        add[:, 0] = (reward[:, team] * there[:, team]).sum(1) / numbers[0]
+        add[:, 1] = (reward[:, foe] * there[:, foe]).sum(1) / numbers[1]
+        add[:, 2] = scene.sees_agent[:, foe, team].any((1, 2)) & main
+        add[:, 3] = self._distance() * main
+        held = scene.grabbed >= 0
+        add[:, 4] = held[:, team].sum(1) / numbers[0]
+        add[:, 5] = held[:, foe].sum(1) / numbers[1]
+        height = poses.agents[:, :, 2]
+        add[:, 6] = (height[:, foe] > HIGH).any(1) & main
+        add[:, 7] = (outside(poses.agents, (0.0, config.arena.side)) & there).any(1)
+        speeds = poses.agent_speeds[:, :, :2]
+        add[:, 8] = (height > LAUNCHED).any(1) | (poses.objects[:, :, 2] > LAUNCHED).any(1)
+        add[:, 9] = ((speeds * speeds).sum(2) > FAST * FAST).any(1)
+        add[failed, 10] = 1.0
+        add *= live[:, None]
+        self._sums += add
+        done = live & (scene.tick == config.timing.prep_steps)
+        if done.any():
+            self._mark(done)
+
+    def finish(self) -> Array:
+        config, scene = self._config, self._scene
+        tick = np.maximum(scene.tick, 1)
+        main = np.maximum(scene.tick - config.timing.prep_steps, 1)
+        sums = self._sums.copy()
+        for name, of_main in _SHARES.items():
+            sums[:, _SUMS.index(name)] /= main if of_main else tick
+        start, mark, hiders = scene.object_start, self._object_mark, config.hiders
+        ends = [column for kind in self._kinds for column in (*self._moved(kind, start, mark), self._locks(kind))]
+        ends += [self._in_room(slice(0, hiders)), self._in_room(slice(hiders, None))]
+        game = self._game.finish()
+        extra = [game[name] for name in self._game.stats]
+        return np.column_stack([sums, self._marks, *ends, scene.seed, *extra])
+
+    def save(self) -> dict[str, Tree]:
+        return {"sums": self._sums.copy(), "marks": self._marks.copy(), "object_mark": self._object_mark.copy()}
+
+    def load(self, saved: Tree) -> None:
+        self._sums[...] = saved["sums"]
+        self._marks[...] = saved["marks"]
+        self._object_mark[...] = saved["object_mark"]
+
+    def _mark(self, done: Array) -> None:
+        scene, hiders = self._scene, self._config.hiders
+        columns = [entry for kind in self._kinds for entry in (*self._moved(kind, scene.object_start), self._locks(kind))]
+        columns.append(self._in_room(slice(0, hiders)))
+        self._marks[done] = np.column_stack(columns)[done]
+        self._object_mark[done] = self._poses.objects[done, :, :3]
+
+    def _moved(self, kind: slice, *since: Array) -> list[Array]:
+        """The largest displacement `[N]` of any object of this kind, since each of those positions."""
+        there, now = self._scene.object_there[:, kind], self._poses.objects[:, kind, :3]
+        away = [np.sqrt(np.square(now - before[:, kind]).sum(2)) * there for before in since]
+        return [part.max(1, initial=0.0) for part in away]
+
+    def _locks(self, kind: slice) -> Array:
+        locks: Array = self._scene.locked[:, kind].sum(1)
+        return locks
+
+    def _in_room(self, team: slice) -> Array:
+        """Share of the team inside the quadrant's room; 0 where there is none."""
+        scene, agents = self._scene, self._poses.agents[:, team]
+        left, right, low, high = scene.room.T[:, :, None]
+        x, y, there = agents[:, :, 0], agents[:, :, 1], scene.agent_there[:, team]
+        inside = (x > left) & (x < right) & (y > low) & (y < high) & there
+        share: Array = inside.sum(1) / np.maximum(there.sum(1), 1)
+        return share
+
+    def _distance(self) -> Array:
+        """Mean distance `[N]` over all pairs of a hider and a seeker."""
+        hiders, agents, there = self._config.hiders, self._poses.agents, self._scene.agent_there
+        away = agents[:, :hiders, None, :2] - agents[:, None, hiders:, :2]
+        pairs = there[:, :hiders, None] & there[:, None, hiders:]
+        length = np.sqrt((away * away).sum(3)) * pairs
+        mean: Array = length.sum((1, 2)) / np.maximum(pairs.sum((1, 2)), 1)
+        return mean

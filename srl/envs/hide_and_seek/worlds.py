@@ -1,0 +1,166 @@
+"""N worlds of one model: the only file that knows how batched MuJoCo steps, welds, holds and casts rays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch, SimulationError
+
+from srl.core.tree import Array, Tree
+from srl.envs.hide_and_seek.config import Config
+from srl.envs.hide_and_seek.layout import Layout
+from srl.envs.hide_and_seek.model import BURIED, HALF, RADIUS, SEEN_GROUPS, compile_model
+
+_PER_WORLD = (
+    "geom_pos",
+    "geom_size",
+    "geom_rbound",
+    "geom_aabb",
+    "geom_contype",
+    "geom_conaffinity",
+    "body_gravcomp",
+    "body_inertia",
+    "eq_data",
+    "eq_obj2id",
+)
+
+
+class Worlds:
+    """Poses are live views `[N, A or O, 4]` of x, y, z and yaw: writing them moves things."""
+
+    def __init__(self, config: Config, count: int) -> None:
+        self.model = compile_model(config)
+        self.count, self.hiders = count, config.hiders
+        self._substeps = config.physics.substeps
+        self._batch = batch = Batch(self.model.mj, count, config.physics.threads)
+        self._fields = {name: batch.expand(name) for name in _PER_WORLD}
+        agents, objects = len(self.model.agents), len(self.model.objects)
+        positions = batch.bind("qpos").reshape(count, agents + objects, 4)
+        speeds = batch.bind("qvel").reshape(count, agents + objects, 4)
+        self.agents, self.objects = positions[:, :agents], positions[:, agents:]
+        self.agent_speeds, self.object_speeds = speeds[:, :agents], speeds[:, agents:]
+        self.controls = batch.bind("ctrl").reshape(count, agents, 3)
+        active = batch.bind("eq_active")
+        self._welded = active[:, :agents] if objects else active[:, :0]
+        self._held = active[:, agents:].reshape(count, objects, 4)
+        self._holds = self._fields["eq_data"][:, agents:, 0].reshape(count, objects, 4)
+        self._before = batch.state.copy()
+        self._groups = np.array(SEEN_GROUPS, np.uint8)
+
+    def write(self, ids: Array, layouts: Sequence[Layout]) -> None:
+        """New worlds in place of those, everything at rest."""
+        self._batch.reset(ids, stage=0)
+        for world, layout in zip(ids.tolist(), layouts, strict=True):
+            self._write_walls(world, layout)
+            self._write_things(world, layout)
+        self._batch.set_const(ids)
+        self._batch.warning[ids] = 0
+
+    def weld(self, worlds: Array, agents: Array, objects: Array) -> None:
+        """Tie these agents to these objects in their present relative poses."""
+        agent, thing = self.agents[worlds, agents], self.objects[worlds, objects]
+        offset, turn = thing - agent, (thing[:, 3] - agent[:, 3]) / 2
+        cos, sin = np.cos(agent[:, 3]), np.sin(agent[:, 3])
+        data = self._fields["eq_data"]
+        data[worlds, agents, 3] = cos * offset[:, 0] + sin * offset[:, 1]
+        data[worlds, agents, 4] = cos * offset[:, 1] - sin * offset[:, 0]
+        data[worlds, agents, 5] = offset[:, 2]
+        data[worlds, agents, 6] = np.cos(turn)
+        data[worlds, agents, 9] = np.sin(turn)
+        self._fields["eq_obj2id"][worlds, agents] = self.model.objects[objects]
+
+    def set_welds(self, active: Array) -> None:
+        """`[N, A]`: whose welds hold."""
+        self._welded[...] = active
+
+    def hold(self, worlds: Array, objects: Array) -> None:
+        """Remember where these objects are: the place that `set_holds` keeps them at."""
+        self._holds[worlds, objects] = self.objects[worlds, objects]
+
+    def set_holds(self, active: Array) -> None:
+        """`[N, O]`: which objects cannot move."""
+        self._held[...] = active[:, :, None]
+
+    def step(self, ids: Array | None) -> Array:
+        """One environment step. The worlds that failed, back in the state before it."""
+        batch = self._batch
+        np.copyto(self._before, batch.state)
+        try:
+            batch.step(ids, nstep=self._substeps)
+            failed = batch.warning[:, :, 1].any(1)
+        except SimulationError as error:
+            failed = batch.warning[:, :, 1].any(1)
+            failed[error.ids] = True
+        worlds = np.flatnonzero(failed)
+        if len(worlds):
+            batch.state[worlds] = self._before[worlds]
+            batch.warning[worlds] = 0
+        return worlds
+
+    def cast(self, origins: Array, directions: Array, exclude: Array | int = -1) -> tuple[Array, Array]:
+        """Distance (in lengths of the direction, -1: nothing) and geom that each ray meets, `[N, rays]`."""
+        distance, geom = self._batch.ray(origins, directions, self._groups, bodyexclude=exclude)
+        return distance, geom
+
+    def copy_to(self, world: int, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+        """One world into a model and data of the caller's, to draw it."""
+        for name, values in self._fields.items():
+            field = getattr(model, name)
+            field[...] = values[world].reshape(field.shape)
+        self._batch.get_data(world, data)
+
+    def save(self) -> Tree:
+        """States and per-world fields, copied."""
+        saved: dict[str, Tree] = {name: field.copy() for name, field in self._fields.items()}
+        return {**saved, "state": self._batch.state.copy()}
+
+    def load(self, saved: Tree) -> None:
+        for name, field in self._fields.items():
+            field[...] = saved[name]
+        # before the state: the constants are computed at the model's reference pose
+        self._batch.set_const()
+        self._batch.state[...] = saved["state"]
+        self._batch.warning[...] = 0
+
+    def _write_walls(self, world: int, layout: Layout) -> None:
+        walls, fields = self.model.walls, self._fields
+        position, size = fields["geom_pos"][world], fields["geom_size"][world]
+        rows = walls[: len(layout.walls)]
+        position[walls, 2] = BURIED
+        position[rows, :2] = layout.walls[:, :2]
+        position[rows, 2] = layout.walls[:, 4] / 2
+        size[rows] = layout.walls[:, 2:] / 2
+        fields["geom_rbound"][world, rows] = np.sqrt(np.square(size[rows]).sum(1))
+        fields["geom_aabb"][world].reshape(-1, 6)[rows, 3:] = size[rows]
+        if layout.cylinder is not None:
+            x, y, width = layout.cylinder
+            geom = self.model.cylinder
+            position[geom] = x, y, HALF
+            size[geom, 0] = width / 2
+            fields["geom_rbound"][world, geom] = np.hypot(width / 2, HALF)
+            fields["geom_aabb"][world].reshape(-1, 6)[geom, 3:] = width / 2, width / 2, HALF
+
+    def _write_things(self, world: int, layout: Layout) -> None:
+        model, fields = self.model, self._fields
+        # what is buried lies apart: a ray needs a direction
+        self.agents[world, :, 0] = np.where(layout.agent_there, layout.agents[:, 0], -10.0 - np.arange(len(model.agents)))
+        self.agents[world, :, 1] = layout.agents[:, 1]
+        self.agents[world, :, 2] = np.where(layout.agent_there, RADIUS, BURIED)
+        self.objects[world, :, 0] = layout.objects[:, 0]
+        self.objects[world, :, 1] = np.where(layout.object_there, layout.objects[:, 1], -10.0 - np.arange(len(model.objects)))
+        self.objects[world, :, 2] = np.where(layout.object_there, HALF, BURIED)
+        for field in (fields["geom_contype"][world], fields["geom_conaffinity"][world]):
+            field[model.agent_geoms] = layout.agent_there[:, None]
+            field[model.object_geoms] = layout.object_there
+        fields["body_gravcomp"][world, model.agents] = ~layout.agent_there
+        fields["body_gravcomp"][world, model.objects] = ~layout.object_there
+        boxes = model.boxes
+        geoms, half = model.object_geoms[:boxes], layout.sizes[:boxes] / 2
+        fields["geom_size"][world, geoms] = half
+        fields["geom_rbound"][world, geoms] = np.sqrt(np.square(half).sum(1))
+        fields["geom_aabb"][world].reshape(-1, 6)[geoms, 3:] = half
+        square = np.square(half)
+        # of a solid box of mass 1
+        fields["body_inertia"][world, model.objects[:boxes]] = (square.sum(1, keepdims=True) - square) / 3
