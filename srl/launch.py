@@ -53,7 +53,9 @@ def _main(argv: list[str]) -> int:
     if not argv or "--help" in argv or "-h" in argv:
         return _help(argv)
     given = _parser().parse_intermixed_args(argv)
-    experiment, overrides = _words(given.words)
+    from srl.cli.parsing import words_of
+
+    experiment, overrides = words_of(given.words)
     if given.sweep:
         from srl.cli.sweep import sweep
 
@@ -69,13 +71,6 @@ def _help(argv: list[str]) -> int:
     topics = [word.removeprefix("algorithm=").removeprefix("policy=") for word in argv if not word.startswith("-")]
     print("\n\n".join(section_help(topic) for topic in topics) if topics else launch_help())
     return 0
-
-
-def _words(words: list[str]) -> tuple[str | None, list[str]]:
-    """A first word that is no override names the experiment."""
-    if words and "=" not in words[0] and words[0][0] not in "+~@":
-        return words[0], words[1:]
-    return None, words
 
 
 def _parser() -> argparse.ArgumentParser:

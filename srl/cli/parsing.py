@@ -19,3 +19,10 @@ class Parser(argparse.ArgumentParser):
         if unknown and (near := nearest(unknown[0].partition("=")[0], known)):
             error.add("did you mean", f"{near}?")
         raise error.add("all", f"{self.prog} --help")
+
+
+def words_of(words: list[str]) -> tuple[str | None, list[str]]:
+    """A first word that is no override names the experiment."""
+    if words and "=" not in words[0] and words[0][0] not in "+~@":
+        return words[0], words[1:]
+    return None, words

@@ -1,0 +1,56 @@
+"""The distribution `really-scalable-rl`; it is imported as `srl`."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+SHARE = "share/srl/experiments"
+
+EXTRAS = {
+    "mujoco": ["mujoco-core>=4.0", "imageio>=2.34", "glfw", "PyOpenGL"],
+    "video": ["imageio-ffmpeg>=0.5", "pillow"],
+    "lz4": ["lz4>=4.3"],
+    "pettingzoo": ["pettingzoo>=1.24", "mpe2"],
+    "classic": ["pygame-ce"],
+}
+DEV = ["pytest>=8", "pytest-timeout", "hypothesis", "ruff", "mypy", "types-PyYAML", "tensorboard", "psutil", "setuptools>=68"]
+
+
+def experiments() -> list[tuple[str, list[str]]]:
+    """Experiment files by folder: an installed wheel finds them under `sys.prefix`."""
+    folders: dict[str, list[str]] = {}
+    for file in sorted((HERE / "experiments").rglob("*.yaml")):
+        place = file.relative_to(HERE / "experiments").parent
+        folders.setdefault(str(Path(SHARE) / place), []).append(str(file.relative_to(HERE)))
+    return list(folders.items())
+
+
+setup(
+    name="really-scalable-rl",
+    version="0.1.0",
+    description="Distributed reinforcement learning: one experiment file, from one process to a cluster",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    python_requires=">=3.11",
+    packages=find_packages(include=["srl", "srl.*"]),
+    package_data={"srl": ["py.typed", "**/*.html", "**/*.yaml", "**/*.json", "**/*.xml"]},
+    data_files=experiments(),
+    install_requires=[
+        "torch>=2.6",
+        "numpy>=1.26",
+        "pyzmq>=26",
+        "gymnasium>=1.0",
+        "msgpack>=1.0",
+        "pyyaml>=6.0",
+        "grpcio>=1.60",
+        "safetensors>=0.4",
+        "rich>=13",
+    ],
+    extras_require={
+        **EXTRAS,
+        "all": sorted({one for group in EXTRAS.values() for one in group}),
+        "dev": sorted({one for group in [*EXTRAS.values(), DEV] for one in group}),
+    },
+    entry_points={"console_scripts": ["srl=srl.__main__:main"]},
+)

@@ -1,0 +1,88 @@
+"""`srl list`, `srl graph`, `srl check`: nothing is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from srl.cli.parsing import Parser, words_of
+from srl.graph.prepare import prepare
+from srl.graph.spec import Graph
+
+
+def list_(argv: list[str]) -> int:
+    """Experiments with a line on each, then the names that a file can use."""
+    Parser(prog="srl list", description="the experiments there are, and what can be named in one").parse_args(argv)
+    from srl.config.compose import list_experiments
+    from srl.core.registry import REGISTRIES
+    from srl.graph.layouts import LAYOUTS
+
+    found = list_experiments()
+    wide = max((len(one.name) for one in found), default=0)
+    print("experiments")
+    for one in found:
+        print(f"  {one.name:<{wide}}  {one.summary}".rstrip())
+    for kind in ("env", "policy", "algorithm", "worker"):
+        print(f"{kind}: {', '.join(REGISTRIES[kind].names())}")
+    print(f"layout: auto, {', '.join(LAYOUTS)}")
+    return 0
+
+
+def graph(argv: list[str]) -> int:
+    """The wiring of an experiment or of a run folder."""
+    parser = Parser(prog="srl graph", description="how an experiment, or a run, is wired")
+    parser.add_argument("words", nargs="*", help="experiment=NAME and overrides, or a run folder")
+    parser.add_argument("--mermaid", action="store_true", help="a Mermaid flowchart")
+    parser.add_argument("--yaml", action="store_true", help="the graph itself")
+    given = parser.parse_intermixed_args(argv)
+    from srl.graph.build import graph_to_yaml
+    from srl.graph.show import as_mermaid, as_text
+
+    wired = _graph_of(given.words)
+    if given.yaml:
+        print(graph_to_yaml(wired), end="")
+    else:
+        print(as_mermaid(wired) if given.mermaid else as_text(wired))
+    return 0
+
+
+def check(argv: list[str]) -> int:
+    """All checks of a start, or `env NAME`."""
+    if argv[:1] == ["env"]:
+        return _check_env(argv[1:])
+    parser = Parser(prog="srl check", description="check an experiment without starting it")
+    parser.add_argument("words", nargs="*", help="experiment=NAME and overrides, or: env NAME")
+    experiment, overrides = words_of(parser.parse_intermixed_args(argv).words)
+    from srl.observe.console import aligned
+
+    prepared = prepare(experiment, overrides)
+    print(aligned(prepared.lines()))
+    print("all is well")
+    return 0
+
+
+def _check_env(argv: list[str]) -> int:
+    parser = Parser(prog="srl check env", description="try an env alone: spaces, resets, flags, seeds")
+    parser.add_argument("name")
+    parser.add_argument("settings", nargs="*", help="of the env: id=..., stats=[...]")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ticks", type=int, default=200)
+    given = parser.parse_intermixed_args(argv)
+    from srl.config.compose import compose
+    from srl.core.registry import load_plugins
+    from srl.envs.check import check_env
+
+    composed = compose(None, given.settings, settings={"use": given.name})
+    data = dict(composed.data)
+    load_plugins(data.pop("plugins", ()))
+    print("\n".join(check_env(data, seed=given.seed, ticks=given.ticks).lines()))
+    return 0
+
+
+def _graph_of(words: list[str]) -> Graph:
+    if len(words) == 1 and (Path(words[0]) / "graph.yaml").is_file():
+        from srl.graph.build import graph_from_yaml
+
+        path = Path(words[0]) / "graph.yaml"
+        return graph_from_yaml(path.read_text(), str(path))
+    experiment, overrides = words_of(words)
+    return prepare(experiment, overrides, look=False).graph

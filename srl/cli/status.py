@@ -1,0 +1,72 @@
+"""`srl status` and `srl doctor`."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import time
+from pathlib import Path
+
+from srl.cli.parsing import Parser
+from srl.core.errors import UserError
+
+_NEEDED = ("numpy", "torch", "gymnasium", "zmq", "msgpack", "yaml", "grpc", "safetensors", "rich")
+_EXTRAS = {
+    "mujoco": "MuJoCo tasks",
+    "imageio_ffmpeg": "videos as mp4",
+    "lz4": "compressed streams",
+    "pettingzoo": "PettingZoo envs",
+}
+
+
+def status(argv: list[str]) -> int:
+    """One line for each run, newest first; one run in full."""
+    parser = Parser(prog="srl status", description="runs and how they stand")
+    parser.add_argument("folder", nargs="?", default="runs", help="a run folder, or one above (default: runs)")
+    parser.add_argument("--all", action="store_true", help="all of them, not only the newest ten")
+    given = parser.parse_args(argv)
+    from srl.store.run_folder import RunFolder
+
+    root = Path(given.folder)
+    if (root / "status.json").is_file():
+        for key, value in RunFolder(root).read_status().items():
+            print(f"{key:<12} {value}")
+        return 0
+    if not root.is_dir():
+        raise UserError(f"{root} does not exist", ("try", "python -m srl.launch experiment=cartpole, which makes a run"))
+    found = [RunFolder(file.parent) for depth in ("*", "*/*", "*/*/*") for file in root.glob(f"{depth}/status.json")]
+    found.sort(key=lambda run: float(run.read_status().get("updated", 0.0)), reverse=True)
+    for run in found if given.all else found[:10]:
+        facts = run.read_status()
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(facts.get("updated", 0.0))))
+        steps = f"{int(facts['env_steps']):>12,} env steps" if "env_steps" in facts else ""
+        print(f"{when}  {facts.get('state', 'unknown'):<15} {steps:<22}  {run.path}")
+    if not found:
+        print(f"no runs in {root}")
+    return 0
+
+
+def doctor(argv: list[str]) -> int:
+    """What the installation and the machine have, and what is missing. Exit 2 if something needed is."""
+    Parser(prog="srl doctor", description="this machine and installation").parse_args(argv)
+    from srl.graph.machine import Machine
+    from srl.store.run_folder import describe_machine
+
+    machine = Machine.here()
+    for name, value in describe_machine().items():
+        print(f"{name:<20} {value}")
+    print(f"{'usable cores':<20} {machine.cores} (affinity and cgroup quota counted)")
+    print(f"{'GPUs':<20} {machine.gpus}")
+    print(f"{'free for streams':<20} {machine.shared_free / 1e9:.1f} GB")
+    print(f"{'free on disk':<20} {shutil.disk_usage(Path.cwd()).free / 1e9:.1f} GB")
+    problems = [f"{name} is not installed: pip install really-scalable-rl" for name in _NEEDED if not _has(name)]
+    for name, use in _EXTRAS.items():
+        print(f"{name:<20} {'installed' if _has(name) else 'not installed'} ({use})")
+    for problem in problems:
+        print(f"problem: {problem}")
+    print("all is well" if not problems else f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
+    return 2 if problems else 0
+
+
+def _has(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None

@@ -1,0 +1,95 @@
+"""Several runs of one experiment: a folder for all, a table at the end."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from srl.core.errors import BadOverride
+from srl.graph.prepare import prepare
+from srl.store.lines import read_lines
+
+_RETURN = "episode/return"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one run of a sweep ended."""
+
+    changes: tuple[str, ...]
+    exit_code: int
+    folder: Path | None
+    text: str
+
+
+def sweep(experiment: str | None, overrides: Sequence[str], axes: Sequence[str], *, jobs: int, runs: str) -> int:
+    """Run every combination, `jobs` side by side; 0 if all went well, else the first exit code that is not."""
+    combinations = list(itertools.product(*map(values, axes)))
+    name = prepare(experiment, [*overrides, *combinations[0]], look=False).graph.name
+    for changes in combinations[1:]:
+        prepare(experiment, [*overrides, *changes], look=False)  # a wrong one is found before the first run
+    folder = Path(runs) / f"{name}_sweep" / time.strftime("%Y%m%d-%H%M%S")
+    print(f"{len(combinations)} runs, {jobs} at a time, in {folder}", flush=True)
+    words = [f"experiment={experiment}", *overrides] if experiment is not None else list(overrides)
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        outcomes = list(pool.map(lambda changes: _run(words, changes, folder), combinations))
+    print(table(outcomes))
+    return next((outcome.exit_code for outcome in outcomes if outcome.exit_code), 0)
+
+
+def values(axis: str) -> list[str]:
+    """`seed=1,2,3` as three overrides; commas inside brackets do not split."""
+    key, equals, text = axis.partition("=")
+    if not key or not equals or not text:
+        raise BadOverride(f"'--sweep {axis}' names no values", ("try", "--sweep seed=1,2,3"))
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char in "[{(") - (char in "]})")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [f"{key}={part.strip()}" for part in parts]
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """One line for each run."""
+    rows = [("run", "end", "env steps", "return", "seconds", "folder")]
+    for outcome in outcomes:
+        row = _last_row(outcome.folder)
+        end = "ok" if outcome.exit_code == 0 else f"exit {outcome.exit_code}"
+        figures = (_number(row.get("env_steps")), _number(row.get(_RETURN)), _number(row.get("wall")))
+        rows.append((" ".join(outcome.changes), end, *figures, str(outcome.folder or "none")))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, *(outcome.text for outcome in outcomes if outcome.exit_code and outcome.text)])
+
+
+def _run(words: Sequence[str], changes: Sequence[str], folder: Path) -> Outcome:
+    label = "_".join(changes).replace("/", "-")
+    command = [sys.executable, "-m", "srl.launch", *words, *changes, "--quiet", "--runs", str(folder / label)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = sorted((folder / label).glob("*/*/status.json"))
+    print(f"{' '.join(changes)}: exit {ended.returncode}", flush=True)
+    return Outcome(tuple(changes), ended.returncode, found[-1].parent if found else None, ended.stderr.strip())
+
+
+def _last_row(folder: Path | None) -> dict[str, Any]:
+    """The newest value of every number."""
+    merged: dict[str, Any] = {}
+    for row in read_lines(folder / "metrics.jsonl") if folder is not None else ():
+        merged.update({key: value for key, value in row.items() if value is not None})
+    return merged
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"

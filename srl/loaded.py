@@ -1,0 +1,211 @@
+"""A run that has been: its policies to predict with, evaluate and watch, from the run folder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from srl.api.env import mask_leaves
+from srl.api.policy import Ask, Policy
+from srl.core.errors import UnknownKey, UserError
+from srl.core.seeds import Rng, Seeds, row_keys, word
+from srl.core.spec import lead, zeros
+from srl.core.tree import Array, Tree, leaves, map_tree
+from srl.envs.resolve import make_env
+from srl.graph.build import graph_from_yaml
+from srl.graph.derive import Derived, PolicyInfo, derive
+from srl.graph.policies import acting_policy, component_data
+from srl.graph.spec import Graph
+from srl.store import checkpoint
+from srl.store.lines import read_lines
+from srl.store.run_folder import RunFolder
+from srl.workers.actions import action_map
+from srl.workers.checkpoints import checkpoint_folder
+from srl.workers.rollout import Rollout, picture
+
+
+def load_run(folder: str | Path) -> LoadedRun:
+    """The run at `folder`, or the newest one below it."""
+    return LoadedRun(RunFolder.open(folder))
+
+
+class LoadedRun:
+    """What a run left behind."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder.path
+        self.graph: Graph = _graph(folder)
+
+    @cached_property
+    def derived(self) -> Derived:
+        """All specs; env and policies are built once for it."""
+        return derive(self.graph)
+
+    def policy(self, which: str | Path = "best", *, name: str | None = None) -> LoadedPolicy:
+        """The policy of a checkpoint: `best`, `latest`, `step_000100000` or a path. `name`: of several policies."""
+        name = name or self._only()
+        if name not in self.derived.policies:
+            raise UserError(f"the run has no policy '{name}'", ("policies", ", ".join(self.derived.policies)))
+        info = self.derived.policies[name]
+        acting = acting_policy(info)
+        path = None
+        if info.params != {}:
+            path = self.checkpoint(which, name)
+            saved = checkpoint.read(path)
+            acting.load(saved.tree("policy"), saved.step)
+        return LoadedPolicy(info, acting, path, self.graph.seed)
+
+    def checkpoint(self, which: str | Path = "best", name: str | None = None) -> Path:
+        """The checkpoint that a word means; `best` falls back to the latest where nothing was evaluated."""
+        if isinstance(which, Path) or "/" in str(which):
+            return Path(which)
+        place = checkpoint_folder(self.folder, self.graph, name or self._only())
+        if which == "best":
+            path = checkpoint.best(place) or checkpoint.latest(place)
+        elif which == "latest":
+            path = checkpoint.latest(place)
+        else:
+            path = place / str(which) if (place / str(which)).is_dir() else None
+        if path is None:
+            known = ["best", "latest", *(one.name for one in checkpoint.checkpoints(place))]
+            raise UserError(f"{self.folder} has no checkpoint '{which}'", ("known", ", ".join(known)))
+        return path
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        return list(read_lines(self.folder / "metrics.jsonl"))
+
+    def rollout(self, policies: Mapping[str, LoadedPolicy], *, envs: int, role: str = "play", render: bool = False) -> Rollout:
+        """Envs of their own in which these policies act."""
+        graph = self.graph
+        if render:
+            graph = _rendering(graph)
+        return Rollout(graph, self.derived, {name: one.acting for name, one in policies.items()}, envs=envs, role=role)
+
+    def evaluate(
+        self,
+        which: str | Path = "best",
+        *,
+        episodes: int = 20,
+        envs: int | None = None,
+        greedy: bool = True,
+        against: Mapping[str, LoadedPolicy] | None = None,
+    ) -> dict[str, float]:
+        """Means over whole episodes: `return`, `length`, and the env's own numbers. `against` replaces policies by name."""
+        policies = {name: self.policy(which, name=name) for name in self.derived.policies} | dict(against or {})
+        rollout = self.rollout(policies, envs=envs or min(episodes, 8), role="evaluation")
+        try:
+            while not rollout.step(greedy=greedy, episodes=episodes):
+                pass
+            return rollout.result()
+        finally:
+            rollout.close()
+
+    def play(self, which: str | Path = "best", *, episodes: int = 1, greedy: bool = True) -> Iterator[Array]:
+        """Pictures of one env, `[height, width, 3]`, until its episodes are over."""
+        policies = {name: self.policy(which, name=name) for name in self.derived.policies}
+        rollout = self.rollout(policies, envs=1, render=True)
+        try:
+            yield picture(rollout)
+            while not rollout.step(greedy=greedy, episodes=episodes):
+                yield picture(rollout)
+        finally:
+            rollout.close()
+
+    def _only(self) -> str:
+        learning = [name for name, entry in self.graph.policies.items() if entry.algorithm is not None]
+        names = learning or list(self.graph.policies)
+        if len(names) > 1:
+            raise UserError("the run has several policies", ("policies", ", ".join(names)), ("try", f"name='{names[0]}'"))
+        return names[0]
+
+
+@dataclass
+class LoadedPolicy:
+    """One policy with its weights."""
+
+    info: PolicyInfo
+    acting: Policy
+    checkpoint: Path | None
+    seed: int
+    _tick: int = 0
+
+    def predict(
+        self, obs: Tree, memory: Tree | None = None, *, greedy: bool = True, mask: Tree | None = None, state: Tree | None = None
+    ) -> tuple[Any, Tree]:
+        """`(action, memory)` for one observation, or for a stack of them; the action is the env's.
+
+        Pass the memory back at the next step, and None at the start of an episode.
+        """
+        spec = self.info.spec
+        stacked = _is_stack(obs, spec.obs)
+        rows = map_tree(lambda leaf: np.asarray(leaf) if stacked else np.asarray(leaf)[None], obs)
+        rows = map_tree(lambda leaf, want: np.asarray(leaf, want.dtype), rows, spec.obs)
+        count = len(next(leaf for _, leaf in leaves(rows)))
+        ids = np.arange(count, dtype=np.int64)
+        first = np.full(count, memory is None)
+        self._tick += 1
+        act = self.acting.act(
+            Ask(
+                obs=rows,
+                memory=zeros(lead(self.info.memory, count)) if memory is None else memory,
+                first=first,
+                mask=self._mask(mask, count, stacked),
+                state=state,
+                ids=ids,
+                rng=Rng(row_keys(self.seed ^ word("predict"), ids, self._tick)),
+                greedy=greedy,
+            )
+        )
+        action = action_map(spec.action, self.info.bounds)(act.action)
+        return (action if stacked else map_tree(lambda leaf: leaf[0], action)), act.memory
+
+    def _mask(self, mask: Tree | None, count: int, stacked: bool) -> Tree | None:
+        if not self.info.spec.mask:
+            return None
+        if mask is None:
+            return map_tree(lambda leaf: np.ones(leaf.shape, bool), lead(mask_leaves(self.info.spec.action), count))  # type: ignore[no-any-return]
+        return map_tree(lambda leaf: np.asarray(leaf, bool) if stacked else np.asarray(leaf, bool)[None], mask)  # type: ignore[no-any-return]
+
+
+def _is_stack(obs: Tree, spec: Any) -> bool:
+    """Whether the observation has an axis of rows before those of its spec."""
+    want = dict(leaves(spec))
+    for path, leaf in leaves(obs):
+        if path not in want:
+            break
+        shape, row = np.shape(leaf), want[path].shape
+        if shape == row:
+            return False
+        if shape[1:] == row:
+            return True
+        raise UserError(
+            f"the observation{' ' + path if path else ''} has shape {shape}",
+            ("expected", f"{row}, or {('rows', *row)} for several"),
+        )
+    raise UserError("the observation has other keys than the policy's", ("expected", ", ".join(want)))
+
+
+def _rendering(graph: Graph) -> Graph:
+    """The same with envs that make pictures: adapters want to be told, other envs have no such setting."""
+    asked = replace(graph, env=replace(graph.env, args={**graph.env.args, "render": True}))
+    try:
+        make_env(component_data(asked.env), 1, Seeds(graph.seed, "pictures")).close()
+    except UnknownKey:
+        return graph
+    return asked
+
+
+def _graph(folder: RunFolder) -> Graph:
+    if folder.graph.is_file():
+        return graph_from_yaml(folder.graph.read_text(), str(folder.graph))
+    if not folder.config.is_file():
+        raise UserError(f"{folder.path} holds neither graph.yaml nor config.yaml", ("expected", "the folder of a run"))
+    from srl.graph.prepare import prepare
+
+    return prepare(folder.config, look=False).graph
