@@ -1,4 +1,4 @@
-"""A single-file PPO in the manner of CleanRL on EnvPool: prints {"rate": env steps/s, "solved": seconds to a mean return of 475}."""
+"""A single-file PPO in the manner of CleanRL on EnvPool: prints {"rate": env steps/s, "solved": seconds to a return of 475}."""
 
 import argparse
 import json
