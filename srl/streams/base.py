@@ -56,9 +56,13 @@ class StreamSpec:
     compress: Literal[None, "lz4"] = None
 
 
+FOREIGN = ("hostile", "stranger")
+"""Reasons in `dropped` for what no peer had put: bytes that are no message, and ends that are not attached (or too early)."""
+
+
 @dataclass(slots=True)
 class Counts:
-    """What an end has seen: `put` = `taken` + in flight + the sum of `dropped`, added up over both ends of a stream."""
+    """What an end has seen: `put` = `taken` + in flight + the sum of `dropped` without FOREIGN, added up over both ends."""
 
     put: int = 0
     taken: int = 0

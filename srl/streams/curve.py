@@ -53,7 +53,7 @@ class Gate:
         while self._stopped not in dict(poller.poll()):
             version, request, _domain, _address, _identity, _mechanism, *credentials = self._socket.recv_multipart()
             known = bool(credentials) and self._allowed[z85.encode(credentials[0])] > 0
-            verdict = (b"200", b"OK") if known else (b"400", b"unknown key")
+            verdict = (b"200", b"OK") if known else (b"300", b"unknown key")  # not 400: one that is early may come again
             self._socket.send_multipart([version, request, *verdict, b"", b""])
         self._socket.close()
         self._stopped.close()

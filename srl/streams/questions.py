@@ -264,8 +264,7 @@ class Server(Peers[_Client], InferServer):
     def _answer(self, queued: _Queued, arrays: list[Array], start: int, end: int, version: Version) -> None:
         client = queued.client
         if self._by_source.get(client.source) is not client:
-            self._counts.drop("client_gone")
-            return
+            return  # the client has left
         if client.words is None:
             part = self._part.tree([array[start:end] for array in arrays])
             client.wire.send(ANSWER, queued.group, queued.ticket, version, part)

@@ -26,8 +26,8 @@ _LARGE = 500_000
 _BEAT = 0.1
 _PATIENCE = 5
 """Beats without an acknowledgement after which a link is probed."""
-_FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-_EVENTS = _FAILED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+_EVENTS = _FAILED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 _OPTIONS = {
     zmq.LINGER: 0,
     zmq.HEARTBEAT_IVL: 1000,
@@ -58,8 +58,6 @@ class ZmqTransport(Transport):
         self._endpoint = ""
         self.disconnects = 0
         """Connections that broke, or that ZeroMQ cut because a frame was larger than agreed."""
-        self.strangers = 0
-        """Well-formed frames of ends that were not attached."""
 
     def open(self, end: Peers[Any], arena: Arena) -> Any:
         self.end = end
@@ -111,7 +109,7 @@ class ZmqTransport(Transport):
         elif len(frame) < HEADER.size or Head._make(HEADER.unpack_from(frame)).schema != self.schema:
             self.end.refuse()
         else:
-            self.strangers += 1  # an early peer sends again; nothing is acknowledged yet
+            self.end.counts.drop("stranger")  # perhaps only early: it sends again what is not acknowledged
 
     def forget(self, wire: _ZmqWire) -> None:
         if self._wires.pop(wire.source, None) is not None and self._gate is not None and self._router is not None:
@@ -236,6 +234,8 @@ class _Socket:
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 if self.wire is not None:
                     self.wire.sequence.probe()
+            elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+                self._transport.end.counts.drop("stranger")
             elif event & _FAILED:
                 self._transport.end.refuse()
         return done
