@@ -1,0 +1,270 @@
+"""PPO against slow references: its loss, its passes by hand, its order of updates."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from srl.algorithms.ppo import PPO, surrogate
+from srl.api.algorithm import Batch
+from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete
+from srl.api.neural import Heads, NeuralPolicy
+from srl.core.spec import Leaf
+from srl.nets.dists import make_dist
+from srl.nets.settings import ActorCriticConfig
+from tests.algorithms.slabs import make, record
+
+UNIT = Box((2,), (-1.0,) * 2, (1.0,) * 2)
+ACTIONS: dict[str, Any] = {
+    "discrete": Discrete(3),
+    "multi_discrete": MultiDiscrete((3, 2)),
+    "multi_binary": MultiBinary(4),
+    "box": UNIT,
+    "dict": {"move": Discrete(3), "aim": UNIT},
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "usual": {"minibatch": 20},
+    "entropy": {"minibatch": 33, "entropy": 0.03},
+    "clips": {"minibatch": 20, "dual_clip": 1.5, "value_clip": 0.05, "clip": 0.02},
+    "minibatch": {"minibatch": 20, "normalize_advantage": "minibatch", "entropy": 0.01},
+    "popart": {"minibatch": 20, "normalize_value": True},
+}
+
+
+def _surrogate(log_ratio: float, advantage: float, clip: float, dual: float | None) -> float:
+    """Written out by cases."""
+    ratio = float(np.exp(log_ratio))
+    if advantage >= 0:
+        return -advantage * min(ratio, 1 + clip)
+    loss = -advantage * max(ratio, 1 - clip)
+    return loss if dual is None else min(loss, -dual * advantage)
+
+
+@pytest.mark.parametrize("dual", [None, 1.5])
+def test_the_surrogate_is_its_definition_by_cases(dual: float | None) -> None:
+    noise = torch.Generator().manual_seed(0)
+    log_ratio, advantage = torch.randn(2, 500, generator=noise)
+    found = surrogate(log_ratio, advantage, 0.2, dual)
+    expected = [_surrogate(r, a, 0.2, dual) for r, a in zip(log_ratio.tolist(), advantage.tolist(), strict=True)]
+    torch.testing.assert_close(found, torch.tensor(expected), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_the_loss_is_that_of_a_loop_over_rows(mask: bool) -> None:
+    learner = make(
+        Discrete(3), mask=mask, config={"value_clip": 0.1, "entropy": 0.02, "plain": False, "normalize_advantage": "no"}
+    )
+    rows = record(learner)
+    noise = np.random.default_rng(1)
+    rows["extra"]["log_prob"] += 0.3 * noise.normal(size=rows["extra"]["log_prob"].shape).astype(np.float32)
+    rows["extra"]["value"] += 0.2 * noise.normal(size=rows["extra"]["value"].shape).astype(np.float32)
+    algorithm: PPO = learner.algorithm  # type: ignore[assignment]
+    batch = learner._intake.batch(rows, 0)
+    algorithm.prepare(batch)
+    (mini,) = batch.minibatches(10_000)
+    found, shown = algorithm.loss(mini, learner.policy.unroll(mini))
+
+    with torch.no_grad():
+        heads = learner.policy.unroll(batch)
+    policy, value, entropy, valid, choices = 0.0, 0.0, 0.0, 0, 0
+    for t in range(16):
+        for b in range(6):
+            if not rows["valid"][t, b, 0]:
+                continue
+            valid += 1
+            logits = heads["logits"][t, b].double()
+            if mask:
+                allowed = torch.from_numpy(rows["mask"][t, b, 0])
+                logits = logits.masked_fill(~allowed, -np.inf) if allowed.any() else logits
+            log = torch.log_softmax(logits, 0)
+            target, old = float(batch.target[t, b]), float(rows["extra"]["value"][t, b, 0])
+            new = float(heads["value"][t, b])
+            value += max((new - target) ** 2, (old + min(max(new - old, -0.1), 0.1) - target) ** 2)
+            if not mask or rows["choice"][t, b, 0]:
+                choices += 1
+                ratio = float(log[int(rows["action"][t, b, 0])]) - float(rows["extra"]["log_prob"][t, b, 0])
+                policy += _surrogate(ratio, float(batch.advantage[t, b]), 0.2, None)
+                entropy -= sum(float(one.exp() * one) for one in log if torch.isfinite(one))
+    assert shown["policy_loss"].item() == pytest.approx(policy / choices, abs=1e-5)
+    assert shown["value_loss"].item() == pytest.approx(value / valid, abs=1e-5)
+    assert shown["entropy"].item() == pytest.approx(entropy / choices, abs=1e-5)
+    assert found.item() == pytest.approx(policy / choices + 0.5 * value / valid - 0.02 * entropy / choices, abs=1e-5)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_passes_by_hand_learn_what_autograd_learns(action: str, mask: bool, options: str) -> None:
+    if mask and action == "box":
+        pytest.skip("boxes have no mask")
+    results = []
+    for plain in (True, False):
+        learner = make(
+            ACTIONS[action],
+            mask=mask,
+            config={**OPTIONS[options], "plain": plain, "lr": 1e-3},
+            policy_config={"normalize_obs": True, "hidden": [16, 32]},
+        )
+        for update in range(3):
+            learner.clock.updates = update
+            learner.update(record(learner, seed=update))
+        assert (learner.algorithm._plain is not None) is plain  # type: ignore[attr-defined]
+        results.append((learner.metrics(), {name: array.copy() for name, array in learner.params().items()}))
+    (metrics, params), (wanted_metrics, wanted) = results
+    for name in wanted:
+        np.testing.assert_allclose(params[name], wanted[name], atol=2e-4, rtol=1e-3, err_msg=name)
+    assert metrics.keys() == wanted_metrics.keys()
+    for name, number in wanted_metrics.items():
+        assert metrics[name] == pytest.approx(number, abs=2e-3, rel=2e-3), name
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_the_first_ratio_is_one_although_the_normaliser_moves(plain: bool) -> None:
+    learner = make(config={"epochs": 1, "minibatch": 10_000, "plain": plain}, policy_config={"normalize_obs": True})
+    for update in range(3):
+        learner.clock.updates = update
+        metrics = learner.update(record(learner, seed=update))
+        assert float(metrics["kl"]) < 1e-6
+        assert float(metrics["clip_fraction"]) == 0.0
+    assert learner.policy.normalizer.count > 0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_two_runs_are_equal_bit_for_bit_and_rows_may_be_reused(plain: bool) -> None:
+    results = []
+    for spoil in (False, True):
+        learner = make(config={"minibatch": 20, "plain": plain})
+        for update in range(3):
+            learner.clock.updates = update
+            rows = record(learner, seed=update)
+            learner.update(rows)
+            if spoil:
+                for name in ("obs", "reward"):
+                    rows[name][...] = np.nan
+        results.append({name: array.copy() for name, array in learner.params().items()})
+    for name in results[0]:
+        np.testing.assert_array_equal(results[0][name], results[1][name])
+
+
+def test_rows_that_are_not_valid_change_nothing() -> None:
+    results = []
+    for spoil in (False, True):
+        learner = make(mask=True, config={"minibatch": 20})
+        rows = record(learner)
+        if spoil:
+            off = ~rows["valid"]
+            rows["reward"][off] = 1e6
+            rows["action"][off] = 2
+            rows["extra"]["log_prob"][:-1][off] = 50.0
+        learner.update(rows)
+        results.append({name: array.copy() for name, array in learner.params().items()})
+    for name in results[0]:
+        np.testing.assert_array_equal(results[0][name], results[1][name])
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_target_kl_leaves_out_the_rest_of_the_passes(plain: bool) -> None:
+    learner = make(config={"minibatch": 20, "plain": plain, "lr": 0.05, "target_kl": 1e-4, "epochs": 10})
+    metrics = learner.update(record(learner))
+    assert 1 <= metrics["passes"] < 50
+
+
+def test_schedules_follow_the_progress_of_the_run() -> None:
+    learner = make(config={"lr": {"from": 1e-3, "to": 0.0}})
+    before = {name: array.copy() for name, array in learner.params().items()}
+    learner.clock.progress = 1.0
+    assert learner.update(record(learner))["lr"] == 0.0
+    for name, array in learner.params().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_popart_keeps_what_the_values_say_when_the_scale_moves() -> None:
+    learner = make(config={"normalize_value": True})
+    algorithm: PPO = learner.algorithm  # type: ignore[assignment]
+    scale = algorithm.scale
+    assert scale is not None
+    obs = torch.randn(1, 50, 5)
+    batch = Batch.of(obs=obs, reward=torch.zeros(1, 50))
+    for shift in (0.0, 100.0, -3.0):
+        before = scale.up(learner.policy.unroll(batch)["value"]).detach()
+        scale.observe(torch.randn(8, 8) * 30.0 + shift, torch.ones(8, 8, dtype=torch.bool), learner.policy)
+        torch.testing.assert_close(scale.up(learner.policy.unroll(batch)["value"]).detach(), before, atol=1e-3, rtol=1e-4)
+
+
+def test_a_dual_clip_bounds_the_gradient_of_bad_actions_that_became_likely() -> None:
+    log_ratio = torch.tensor([2.0, 0.1], requires_grad=True)
+    surrogate(log_ratio, torch.tensor([-1.0, -1.0]), 0.2, 3.0).sum().backward()
+    assert log_ratio.grad is not None
+    assert log_ratio.grad[0] == 0.0 and log_ratio.grad[1] > 0.0
+
+
+class Recurrent(NeuralPolicy):
+    """A GRU, as short as can be."""
+
+    Config: ClassVar[type] = ActorCriticConfig
+    memory: ClassVar[Any] = {"h": Leaf((8,), "float32")}
+    reads: ClassVar[Any] = ("obs",)
+
+    def __init__(self, config: Any, spec: Any) -> None:
+        super().__init__(config, spec)
+        self.cell = nn.GRUCell(5, 8)
+        self.logits, self.value = nn.Linear(8, 3), nn.Linear(8, 1)
+
+    def unroll(self, batch: Batch) -> Heads:
+        hidden, outs = batch.memory["h"], []
+        for t in range(len(batch.obs)):
+            hidden = hidden * ~batch.first[t][:, None]
+            hidden = self.cell(batch.obs[t], hidden)
+            outs.append(hidden)
+        top = torch.stack(outs)
+        return {"logits": self.logits(top), "value": self.value(top).squeeze(-1), "memory": {"h": hidden}}
+
+    def dist(self, heads: Heads, mask: Any = None) -> Any:
+        return make_dist(self.spec.action, heads["logits"], mask)
+
+
+@pytest.mark.parametrize(("every", "chunk", "burn_in"), [(4, 4, 0), (2, 4, 4), (4, 8, 4), (2, 8, 6)])
+def test_chunks_of_a_policy_with_memory_repeat_what_was_recorded(every: int, chunk: int, burn_in: int) -> None:
+    learner = make(
+        policy=Recurrent, memory_every=every, config={"chunk": chunk, "burn_in": burn_in, "memory_every": every, "minibatch": 32}
+    )
+    rows = record(learner)
+    batch = learner._intake.batch(rows, 0).add(place=torch.arange(16 * 6).view(16, 6))
+    seen: list[Tensor] = []
+    for mini in batch.minibatches(32, 1, chunk=chunk, burn_in=burn_in):
+        heads = learner.policy.unroll(mini)
+        new = learner.policy.dist(heads).log_prob(mini.action)
+        trained = mini.valid
+        torch.testing.assert_close(new[trained], mini.extra["log_prob"][trained], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(heads["value"][trained], mini.extra["value"][trained], atol=1e-5, rtol=1e-5)
+        seen.append(mini.place[trained])
+    places = torch.cat(seen).sort().values
+    torch.testing.assert_close(places, torch.from_numpy(rows["valid"][..., 0]).flatten().nonzero()[:, 0])
+    assert float(learner.update(rows)["kl"]) < 0.1
+    learner = make(
+        policy=Recurrent, memory_every=every, config={"chunk": chunk, "burn_in": burn_in, "minibatch": 999, "epochs": 1}
+    )
+    assert float(learner.update(record(learner))["kl"]) < 1e-6
+
+
+def test_sequences_without_chunks_are_refused_for_policies_with_memory() -> None:
+    learner = make(policy=Recurrent, memory_every=4, config={})
+    with pytest.raises(ValueError, match="give minibatches a chunk"):
+        learner.update(record(learner))
+
+
+def test_it_learns_which_action_pays() -> None:
+    learner = make(Discrete(3), config={"minibatch": 64, "lr": 3e-3, "gamma": 0.0}, envs=16, steps=32)
+    for update in range(40):
+        learner.clock.updates = update
+        rows = record(learner, seed=update)
+        best = (rows["obs"][:-1, :, :, 0] > 0).astype(np.int64) * 2
+        rows["reward"][...] = rows["action"] == best
+        learner.update(rows)
+    rows = record(learner, seed=99)
+    best = (rows["obs"][:-1, :, :, 0] > 0).astype(np.int64) * 2
+    assert (rows["action"] == best).mean() > 0.9
