@@ -1,0 +1,99 @@
+"""The short form: strict, with the place of what is wrong, and equal after a round trip."""
+
+from pathlib import Path
+
+import pytest
+
+from srl.config.compose import compose
+from srl.config.experiment import Part, read_experiment, write_experiment
+from srl.config.yaml import dump, parse
+from srl.core.errors import BadFile, MissingKey, UnknownKey, WrongType
+
+FILE = """\
+env: CartPole-v1
+policy: {use: actor_critic, hidden: [64, 64]}
+algorithm: {use: ppo, lr: {from: 1e-3, to: 0}}
+sampling: {envs: 64, steps: 32}
+evaluation: {every: 50_000, episodes: 20}
+stop: {env_steps: 300_000, return: 475}
+expect: {return: 475}
+streams: {sample: {via: zmq}}
+"""
+
+
+def read(tmp_path: Path, text: str, *overrides: str):
+    file = tmp_path / "my.yaml"
+    file.write_text(text)
+    composed = compose(file, overrides)
+    return read_experiment(composed.data, composed.provenance)
+
+
+def test_an_experiment_is_equal_after_a_round_trip_through_yaml(tmp_path):
+    experiment = read(tmp_path, FILE)
+    assert read_experiment(parse(dump(write_experiment(experiment))).data) == experiment
+
+
+def test_several_policies_are_equal_after_a_round_trip(tmp_path):
+    text = "env: fake\nagents: {'a_*': one, '*': two}\npolicies:\n  one: {policy: x:Y, algorithm: ppo}\n  two: {policy: scripted:Z}\n"
+    experiment = read(tmp_path, text)
+    assert experiment.learning == ("one",)
+    assert read_experiment(parse(dump(write_experiment(experiment))).data) == experiment
+
+
+def test_a_name_is_short_for_use():
+    assert Part.from_plain("ppo") == Part.from_plain({"use": "ppo"}) == Part("ppo")
+    assert Part.from_plain({"use": "ppo", "lr": 1.0}).args == {"lr": 1.0}
+
+
+def test_return_is_the_word_in_files(tmp_path):
+    experiment = read(tmp_path, FILE)
+    assert experiment.stop.episode_return == 475
+    assert write_experiment(experiment)["stop"]["return"] == 475
+
+
+def test_a_wrong_return_is_named_as_the_file_has_it(tmp_path):
+    with pytest.raises(WrongType) as caught:
+        read(tmp_path, FILE, "stop.return=high")
+    assert str(caught.value) == (
+        "error[E03]: 'stop.return' expects float | null, found text 'high'\n"
+        "  from: command line\n"
+        "  all: python -m srl.launch --help stop"
+    )
+
+
+def test_an_unknown_key_names_its_place_and_the_nearest(tmp_path):
+    with pytest.raises(UnknownKey) as caught:
+        read(tmp_path, FILE + "trainer:\n  publish_evry: 2\n")
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "error[E02]: 'trainer' has no setting 'publish_evry'"
+    assert lines[1].endswith("my.yaml:10:3")
+    assert lines[2] == "  did you mean: publish_every (int, default 1)?    all: python -m srl.launch --help trainer"
+
+
+def test_an_unknown_section_is_refused(tmp_path):
+    with pytest.raises(UnknownKey, match="has no setting 'smapling'"):
+        read(tmp_path, FILE + "smapling: {envs: 3}\n")
+
+
+def test_without_an_algorithm_nothing_learns(tmp_path):
+    with pytest.raises(MissingKey, match="nothing learns"):
+        read(tmp_path, "env: CartPole-v1\n")
+
+
+def test_policy_and_policies_together_are_refused(tmp_path):
+    with pytest.raises(BadFile, match="both `policy` and `policies`"):
+        read(tmp_path, FILE + "policies: {main: {policy: actor_critic, algorithm: ppo}}\n")
+
+
+@pytest.mark.parametrize("text", ["sampling.envs=0", "sampling.workers=many", "evaluation.episodes=0.5", "seed=-1"])
+def test_values_out_of_range_are_refused(tmp_path, text):
+    with pytest.raises(WrongType) as caught:
+        read(tmp_path, FILE, text)
+    assert text.partition("=")[0] in caught.value.headline
+    assert ("from", "command line") in caught.value.lines
+
+
+@pytest.mark.parametrize("name", ["cartpole", "pendulum_ppo", "half_cheetah_ppo"])
+def test_the_experiments_here_are_readable(name):
+    composed = compose(name)
+    assert read_experiment(composed.data, composed.provenance).expect

@@ -1,0 +1,193 @@
+"""What `check` refuses, word for word."""
+
+import copy
+
+import pytest
+
+from srl.config.compose import compose
+from srl.config.experiment import read_experiment
+from srl.core.errors import SrlError, TooFewResources
+from srl.graph.build import graph_from_data, graph_to_data
+from srl.graph.check import check, check_memory, check_resources, notes
+from srl.graph.derive import derive
+from srl.graph.layouts import plan
+from srl.graph.machine import Machine
+
+MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
+
+
+def wired(layout="impala", **settings):
+    base = {"env": "CartPole-v1", "algorithm": "ppo", "sampling": {"envs": 8, "steps": 16, "workers": 2}, "layout": layout}
+    return plan(read_experiment(base | settings), machine=MACHINE).graph
+
+
+def changed(change, layout="impala"):
+    data = copy.deepcopy(graph_to_data(wired(layout)))
+    change(data["nodes"], data["streams"])
+    return graph_from_data(data)
+
+
+def put(path, value):
+    """A change at `nodes.actor.args.envs`."""
+
+    def change(nodes, streams):
+        root, *keys, last = path.split("/")
+        here = {"nodes": nodes, "streams": streams}[root]
+        for key in keys:
+            here = here[key]
+        if value is None:
+            del here[last]
+        else:
+            here[last] = value
+
+    return change
+
+
+REFUSED = [
+    (
+        put("nodes/trainer/ports/smaples", "samples.main"),
+        "error[E10]: worker 'trainer' has no port 'smaples'\n  did you mean: samples?\n  ports: samples, params",
+    ),
+    (
+        put("nodes/trainer/ports/samples", None),
+        "error[E10]: port 'samples' of 'trainer' is joined to no stream\n"
+        "  expected: ports: {samples: a stream of kind sample}\n"
+        "  streams: samples.main",
+    ),
+    (
+        put("nodes/trainer/ports/samples", "ask.main"),
+        "error[E10]: port 'samples' of 'trainer' takes a sample stream; 'ask.main' is of kind infer",
+    ),
+    (
+        put("nodes/trainer/ports/samples", "sample.main"),
+        "error[E10]: port 'samples' of 'trainer' is joined to 'sample.main', which is no stream\n"
+        "  did you mean: samples.main?\n"
+        "  streams: ask.main, samples.main, params.main",
+    ),
+    (
+        put("nodes/actor/ports/infer:man", "ask.main"),
+        "error[E10]: port 'infer:man' of 'actor' names no policy\n  did you mean: main?\n  policies: main",
+    ),
+    (
+        put("streams/spare", {"kind": "sample"}),
+        "error[E10]: stream 'spare' joins nobody\n  try: remove it, or name it under the ports of a node",
+    ),
+    (
+        put("nodes/policy/inside", "actr"),
+        "error[E10]: 'policy' is placed inside 'actr', which is no node\n"
+        "  did you mean: actor?\n"
+        "  nodes: actor, policy, trainer",
+    ),
+    (put("nodes/actor/inside", "policy"), "error[E10]: nodes are placed inside each other: actor in policy in actor"),
+    (
+        put("nodes/policy/count", 3),
+        "error[E04]: 3 workers 'policy' cannot be placed inside 2 workers 'actor'\n"
+        "  expected: count: 2, one in each, or any number inside a single worker",
+    ),
+    (
+        put("nodes/policy/args/policy", "mian"),
+        "error[E10]: 'policy' is of policy 'mian', which the file does not define\n  did you mean: main?\n  policies: main",
+    ),
+    (
+        put("nodes/trainer/args/publish_every", 3),
+        "error[E03]: 'trainer.publish_every' must be at most staleness.max + 1 = 2, found 3\n"
+        "  because: a grant waits for a version that would never be published\n"
+        "  try: trainer.publish_every=2 or staleness.max=2",
+    ),
+    (
+        put("nodes/trainer/args", {"policy": "main", "slabs": 3, "staleness": 0}),
+        "error[E04]: a batch of 3 slabs is not a multiple of the 2 groups that feed 'trainer'\n"
+        "  because: staleness.max is 0: the groups left over would wait with rows of an older version\n"
+        "  try: slabs: 2 or slabs: 4, or staleness.max=1",
+    ),
+    (
+        put("streams/samples.main/via", "inproc"),
+        "error[E10]: stream 'samples.main' says via: inproc, but its ends live in different processes\n"
+        "  processes: actor/0, actor/1, trainer/0\n"
+        "  try: via: auto, or place them together with `inside:`",
+    ),
+    (
+        put("nodes/trainer/count", 2),
+        "error[E10]: stream 'params.main' has 2 publishers\n"
+        "  joined: 'trainer' x 2\n"
+        "  expected: one trainer for each policy",
+    ),
+    (
+        put("nodes/trainer/args/slbas", 2),
+        "error[E02]: 'trainer' has no setting 'slbas'\n"
+        "  did you mean: slabs (int, default 1)?    all: python -m srl.launch --help trainer",
+    ),
+    (put("nodes/trainer/worker", "trainr"), None),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), REFUSED)
+def test_a_wrong_graph_is_refused_in_words(change, text):
+    with pytest.raises(SrlError) as caught:
+        check(changed(change))
+    assert caught.value.exit_code == 2
+    if text is None:
+        assert "did you mean: trainer?" in str(caught.value)
+    else:
+        assert str(caught.value) == text
+
+
+def test_a_stream_needs_both_sides():
+    def change(nodes, streams):
+        del nodes["policy"]["ports"]["params"]
+
+    with pytest.raises(SrlError) as caught:
+        check(changed(change))
+    assert caught.value.headline == "stream 'params.main' has no subscriber"
+    assert "params of policy" in dict(caught.value.lines)["try"]
+
+
+def test_a_server_inside_a_trainer_needs_its_clients_there():
+    with pytest.raises(SrlError) as caught:
+        check(changed(put("nodes/policy/inside", "trainer"), "seed"))
+    assert caught.value.headline == (
+        "stream 'ask.main' would be answered inside the process of trainer/0, between its updates"
+    )
+
+
+def test_a_graph_by_hand_has_the_place_of_what_is_wrong(tmp_path):
+    data = graph_to_data(wired())
+    text = ["env: CartPole-v1", "algorithm: ppo", "graph:", "  streams:"]
+    text += [f"    {name}: {{kind: {stream['kind']}}}" for name, stream in data["streams"].items()]
+    text += ["  nodes:", "    actor:", "      worker: actor", "      ports:", "        infer: ask.mian"]
+    file = tmp_path / "hand.yaml"
+    file.write_text("\n".join(text))
+    composed = compose(file)
+    graph = plan(read_experiment(composed.data, composed.provenance), machine=MACHINE, where=composed.provenance).graph
+    with pytest.raises(SrlError) as caught:
+        check(graph, composed.provenance)
+    assert dict(caught.value.lines)["from"].endswith("hand.yaml:12:9")
+
+
+def test_more_threads_than_cores_are_refused():
+    with pytest.raises(TooFewResources) as caught:
+        check_resources(wired(trainer={"threads": 64}), MACHINE)
+    assert str(caught.value) == (
+        "error[E08]: 'trainer' wants 64 threads, and this machine has 2 cores to use\n"
+        "  expected: at most 2 (affinity and cgroup quota counted)\n"
+        "  try: trainer.threads=2"
+    )
+
+
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(TooFewResources) as caught:
+        check_resources(wired(device="cuda"), MACHINE)
+    assert str(caught.value) == "error[E08]: 'trainer' wants device cuda, and this machine has no GPU\n  try: device=cpu"
+
+
+def test_more_shared_memory_than_free_is_refused_before_the_start():
+    graph = wired()
+    derived = derive(graph)
+    assert check_memory(graph, derived, MACHINE) > 0
+    with pytest.raises(TooFewResources, match="of shared memory"):
+        check_memory(graph, derived, Machine(cores=2, gpus=0, shared_free=1000))
+
+
+def test_a_run_without_an_end_is_worth_a_word():
+    assert any("no stop condition" in note for note in notes(wired(), MACHINE))
+    assert notes(wired(stop={"updates": 3}), MACHINE) == []

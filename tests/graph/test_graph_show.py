@@ -1,0 +1,46 @@
+"""Graphs for people."""
+
+from srl.config.experiment import read_experiment
+from srl.graph.layouts import plan
+from srl.graph.machine import Machine
+from srl.graph.show import as_mermaid, as_text, plan_lines
+
+MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
+DATA = {
+    "env": "CartPole-v1",
+    "algorithm": {"use": "ppo", "epochs": 4, "minibatch": 512},
+    "sampling": {"envs": 48, "steps": 64},
+    "layout": "impala",
+    "stop": {"env_steps": 1000, "return": 475},
+}
+
+
+def test_the_plan_has_the_derived_numbers():
+    done = plan(read_experiment(DATA), machine=MACHINE)
+    lines = plan_lines(done.graph, MACHINE)
+    texts = dict(lines)
+    assert texts["batch"] == "1 batch = 48 envs x 64 steps = 3,072 steps = 6 minibatches x 4 epochs"
+    assert texts["threads"] == "3 processes, 3 threads on 2 usable cores"
+    assert texts["stop"] == "after 1,000 env steps or a mean return of 475"
+    assert "actor x 2: 1 group of 24 envs, 64 steps a slab" in texts["workers"]
+
+
+def test_the_text_names_every_process_and_stream():
+    text = as_text(plan(read_experiment(DATA), machine=MACHINE).graph)
+    assert "  actor x 2 with policy inside\n  trainer\n" in text
+    assert "  samples.main     sample  shm     actor x 2 --> trainer" in text
+
+
+def test_mermaid_draws_a_box_for_each_process_and_an_arrow_for_each_stream():
+    text = as_mermaid(plan(read_experiment(DATA), machine=MACHINE).graph)
+    assert text.splitlines() == [
+        "flowchart LR",
+        "  subgraph actor_process[process of actor]",
+        '    actor["actor x 2"]',
+        '    policy["policy x 2"]',
+        "  end",
+        '  trainer["trainer"]',
+        "  actor <-->|ask.main| policy",
+        "  actor -->|samples.main| trainer",
+        "  trainer -.->|params.main| policy",
+    ]

@@ -1,0 +1,150 @@
+"""Layouts: what is wired and placed, and what `auto` decides."""
+
+import pytest
+
+from srl.config.experiment import Experiment, read_experiment
+from srl.core.errors import DoesNotDivide, UnknownName
+from srl.graph.build import graph_from_yaml, graph_to_yaml
+from srl.graph.check import check
+from srl.graph.layouts import LAYOUTS, Timing, plan
+from srl.graph.machine import Machine
+from srl.graph.placement import owner, via_of
+
+DESKTOP = Machine(cores=4, gpus=0, shared_free=1 << 34)
+GPU = Machine(cores=8, gpus=1, shared_free=1 << 34)
+
+
+def experiment(**settings) -> Experiment:
+    base = {"env": "CartPole-v1", "algorithm": "ppo", "sampling": {"envs": 64, "steps": 32}, "evaluation": {}}
+    return read_experiment(base | settings)
+
+
+def two_policies(**settings) -> Experiment:
+    policies = {
+        "hider": {"policy": "actor_critic", "algorithm": "ppo"},
+        "seeker": {"policy": "actor_critic", "algorithm": "ppo"},
+        "crowd": {"policy": "my.mod:Scripted"},
+    }
+    base = {"env": "fake", "policies": policies, "agents": {"h*": "hider", "s*": "seeker", "*": "crowd"}}
+    return read_experiment(base | settings)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("make", [experiment, two_policies])
+def test_every_layout_is_sound_and_equal_to_its_yaml(layout, make):
+    graph = plan(make(layout=layout), machine=DESKTOP).graph
+    check(graph)
+    assert graph_from_yaml(graph_to_yaml(graph)) == graph
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_was_decided_decides_the_same_again(layout):
+    first = plan(experiment(layout=layout), machine=DESKTOP)
+    again = plan(first.experiment, machine=Machine(cores=1, gpus=0, shared_free=0))
+    assert again.graph == first.graph
+
+
+def test_inline_is_one_process_strictly_on_policy():
+    graph = plan(experiment(layout="inline"), machine=DESKTOP).graph
+    assert {owner(graph, node, index) for node in graph.nodes for index in range(node.count)} == {("trainer", 0)}
+    assert {via_of(graph, stream) for stream in graph.streams} == {"inproc"}
+    assert graph.node("trainer").args["staleness"] == 0
+
+
+def test_impala_acts_inside_its_actors():
+    graph = plan(experiment(layout="impala"), machine=DESKTOP).graph
+    assert graph.node("policy").count == graph.node("actor").count == 4
+    assert owner(graph, graph.node("policy"), 3) == ("actor", 3)
+    assert {stream.name: via_of(graph, stream) for stream in graph.streams} == {
+        "ask.main": "inproc",
+        "samples.main": "shm",
+        "params.main": "shm",
+    }
+
+
+@pytest.mark.parametrize("layout", ["seed", "decoupled"])
+def test_remote_inference_has_two_groups_to_hide_its_latency(layout):
+    graph = plan(experiment(layout=layout), machine=DESKTOP).graph
+    assert graph.node("actor").args["groups"] == 2
+    assert all(owner(graph, node, 0) == (node.name, 0) for node in graph.nodes)
+    assert via_of(graph, graph.stream("ask.main")) == "shm"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_batch_is_all_envs_times_all_steps(layout):
+    graph = plan(experiment(layout=layout), machine=DESKTOP).graph
+    actor, trainer = graph.node("actor"), graph.node("trainer")
+    assert actor.count * actor.args["groups"] * actor.args["envs"] == 64
+    assert trainer.args["slabs"] * actor.args["envs"] == 64
+
+
+def test_envs_that_do_not_divide_name_the_two_nearest_sizes():
+    with pytest.raises(DoesNotDivide) as caught:
+        plan(experiment(sampling={"envs": 50, "workers": 4, "groups": 2}), machine=DESKTOP)
+    assert str(caught.value) == (
+        "error[E04]: 50 envs cannot be shared evenly by 4 actors with 2 groups each\n"
+        "  expected: sampling.envs as a multiple of 8 (workers x groups)\n"
+        "  try: sampling.envs=48 or sampling.envs=56"
+    )
+
+
+def test_auto_takes_no_more_actors_than_divide_the_envs():
+    assert plan(experiment(sampling={"envs": 9}), machine=DESKTOP).graph.node("actor").count == 3
+
+
+def test_a_policy_that_does_not_learn_is_asked_and_gives_no_samples():
+    graph = plan(two_policies(layout="impala"), machine=DESKTOP).graph
+    assert "infer:crowd" in graph.node("actor").ports
+    assert "samples:crowd" not in graph.node("actor").ports
+    assert "params" not in graph.node("policy.crowd").ports
+    assert [node.name for node in graph.nodes if node.worker == "trainer"] == ["trainer.hider", "trainer.seeker"]
+
+
+def test_streams_take_their_settings_by_name_before_kind():
+    streams = {"sample": {"via": "zmq"}, "samples.main": {"compress": "lz4"}, "param": {"via": "zmq"}}
+    graph = plan(experiment(layout="impala", streams=streams), machine=DESKTOP).graph
+    assert (graph.stream("samples.main").via, graph.stream("samples.main").compress) == ("auto", "lz4")
+    assert graph.stream("params.main").via == "zmq"
+    assert graph.stream("ask.main").via == "auto"
+
+
+def test_settings_of_an_unknown_stream_are_refused():
+    with pytest.raises(UnknownName, match="no stream is called 'samples.man'"):
+        plan(experiment(streams={"samples.man": {"via": "zmq"}}), machine=DESKTOP)
+
+
+def test_an_unknown_layout_names_the_nearest():
+    with pytest.raises(UnknownName) as caught:
+        plan(experiment(layout="impla"), machine=DESKTOP)
+    assert ("did you mean", "impala?") in caught.value.lines
+
+
+@pytest.mark.parametrize(
+    ("settings", "machine", "timing", "chosen", "reason"),
+    [
+        ({}, DESKTOP, None, "impala", "4 usable cores and no GPU"),
+        ({}, Machine(1, 0, 1 << 30), None, "inline", "one usable core"),
+        ({"mode": "inline"}, DESKTOP, None, "inline", "mode=inline"),
+        ({}, GPU, Timing(env=5.0, act=50.0), "seed", "the GPU answers all actors"),
+        ({}, GPU, Timing(env=50.0, act=5.0), "impala", "actors act by themselves"),
+        ({"device": "cpu"}, GPU, Timing(env=5.0, act=50.0), "impala", "no GPU"),
+    ],
+)
+def test_auto_chooses_for_the_machine_and_says_why(settings, machine, timing, chosen, reason):
+    done = plan(experiment(**settings), machine=machine, timing=lambda: timing)
+    assert done.experiment.layout == chosen
+    assert reason in done.why[0]
+
+
+def test_nothing_is_measured_where_the_answer_cannot_matter():
+    def timing():
+        raise AssertionError("measured")
+
+    plan(experiment(), machine=DESKTOP, timing=timing)
+
+
+def test_inference_settings_reach_the_policy_workers():
+    inference = {"count": 3, "max_batch": 16, "min_batch": 8, "max_wait": 0.01, "on_failure": "restart"}
+    node = plan(experiment(layout="decoupled", inference=inference), machine=DESKTOP).graph.node("policy")
+    assert (node.count, node.on_failure) == (3, "restart")
+    assert node.args == {"policy": "main", "max_batch": 16, "min_batch": 8, "max_wait": 0.01}
