@@ -133,14 +133,15 @@ class GymEnv(BatchEnv):
         return np.asarray(self._envs[env].render())
 
     def save(self) -> Tree | None:
-        bare = [env.unwrapped for env in self._envs]
-        if not all(is_classic(env) and env is whole for env, whole in zip(bare, self._envs, strict=True)):
+        if not self._is_simple():
             return None
         counters = np.array([self._episode, self._elapsed, self._seed, self._ended], np.int64)
         saved: dict[str, Any] = {"counters": counters, "tick": np.array(self._tick)}
-        return saved | {"envs": {f"{i:06d}": pack_classic(env) for i, env in enumerate(bare)}}
+        return saved | {"envs": {f"{i:06d}": pack_classic(env) for i, env in enumerate(self._envs)}}
 
     def load(self, saved: Tree) -> None:
+        if not self._is_simple():
+            return super().load(saved)
         assert isinstance(saved, dict)
         episode, elapsed, seed, ended = np.asarray(saved["counters"]).tolist()
         self._episode, self._elapsed, self._seed = episode, elapsed, seed
@@ -148,11 +149,16 @@ class GymEnv(BatchEnv):
         self._tick = int(saved["tick"])
         for i, env in enumerate(self._envs):
             unpack_classic(env, saved["envs"][f"{i:06d}"])
+        return None
 
     def close(self) -> None:
         for env in self._envs:
             env.close()
         self._envs, self._steps = [], []
+
+    def _is_simple(self) -> bool:
+        """Whether nothing is wrapped around envs whose memory is known."""
+        return all(is_classic(env) and env.unwrapped is env for env in self._envs)
 
     def _make(self) -> tuple[gymnasium.Env[Any, Any], int]:
         return _peeled(_made(self.config, self.name))

@@ -85,7 +85,7 @@ class GymVectorEnv(BatchEnv):
 
     def save(self) -> Tree | None:
         env: Any = self._env
-        if type(env).__name__ != "CartPoleVectorEnv" or env.state is None:
+        if not _is_cartpole(env):
             return None
         return {
             "state": env.state.copy(),
@@ -96,12 +96,15 @@ class GymVectorEnv(BatchEnv):
         }
 
     def load(self, saved: Tree) -> None:
-        assert isinstance(saved, dict)
         env: Any = self._env
+        if not _is_cartpole(env):
+            return super().load(saved)
+        assert isinstance(saved, dict)
         env.state, env.steps, env.prev_done = (np.array(saved[key]) for key in ("state", "steps", "ended"))
         env.np_random = unpack_rng(saved["rng"])
         self._ended[:] = saved["ended"]
         self._tick = int(saved["tick"])
+        return None
 
     def close(self) -> None:
         self._env.close()
@@ -150,6 +153,11 @@ class GymVectorEnv(BatchEnv):
 
     def _spot(self, env: int) -> Spot:
         return Spot(self.name, self.place, self.seeds.first + env, self._seed, self._tick)
+
+
+def _is_cartpole(env: Any) -> bool:
+    """The one vectorised env whose memory is known."""
+    return type(env).__name__ == "CartPoleVectorEnv" and env.state is not None
 
 
 def _first(batched: Any) -> Any:

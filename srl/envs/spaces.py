@@ -276,6 +276,10 @@ class BoxActions(Actions):
         numbers = np.rint(rows) if self.dtype.kind in "iub" else rows  # type: ignore[arg-type]
         return np.array(numbers, self.dtype).reshape(-1, *self.shape)
 
+    def split(self, rows: Tree) -> Sequence[Any]:
+        taken = self.batch(rows)
+        return list(taken) if self.shape else [taken[i : i + 1].reshape(()) for i in range(len(taken))]
+
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
         """A Box has none."""
 

@@ -1,0 +1,98 @@
+"""What `env:` in a file may say, and what is answered when it means nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from srl.core.errors import UserError
+from srl.core.seeds import Seeds
+from srl.envs.fake import FakeEnv
+from srl.envs.gym import GymEnv, GymVectorEnv
+from srl.envs.resolve import make_env
+
+
+class Mine(gymnasium.Env[Any, Any]):
+    """A user's own env."""
+
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, size: int = 1, render_mode: str | None = None) -> None:
+        self.size = size
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(1, np.float32), {}
+
+
+def make_mine(size: int = 2) -> gymnasium.Env[Any, Any]:
+    return Mine(size)
+
+
+@dataclass
+class Named:
+    """As the graph has it."""
+
+    use: str = ""
+    args: Any = ()
+
+
+@pytest.mark.parametrize(
+    ("component", "kind"),
+    [
+        ("CartPole-v1", GymEnv),
+        ({"use": "CartPole-v1", "sutton_barto_reward": True}, GymEnv),
+        ({"id": "CartPole-v1"}, GymEnv),
+        ({"use": "gym", "id": "CartPole-v1", "args": {"sutton_barto_reward": True}}, GymEnv),
+        ({"use": "gym_vector", "id": "CartPole-v1"}, GymVectorEnv),
+        (Named("gym_vector", {"id": "CartPole-v1"}), GymVectorEnv),
+        ({"use": "fake", "length": [3, 4]}, FakeEnv),
+        (FakeEnv, FakeEnv),
+        ("srl.envs.fake:FakeEnv", FakeEnv),
+        (Mine, GymEnv),
+        (make_mine, GymEnv),
+        (f"{__file__}:Mine", GymEnv),
+        (f"{__file__}:make_mine", GymEnv),
+    ],
+)
+def test_names_paths_classes_and_functions_become_envs(component: Any, kind: type) -> None:
+    env = make_env(component, 2, Seeds(0))
+    assert type(env) is kind and env.count == 2
+    env.close()
+
+
+def test_keys_beside_use_go_to_the_env_and_those_of_the_adapter_to_the_adapter() -> None:
+    env: Any = make_env({"use": Mine, "size": 7, "stats": ["won"]}, 1, Seeds(0))
+    assert env._envs[0].size == 7 and env.spec.stats == ("won",)
+
+
+@pytest.mark.parametrize(
+    ("component", "message"),
+    [
+        ("CartPol-v1", r"no env is called 'CartPol-v1'[^$]*did you mean: CartPole-v1\?"),
+        ("gim", r"no env is called 'gim'[^$]*did you mean: gym\?"),
+        ("CartPole-v9", "cannot make env 'CartPole-v9'"),
+        ({"use": "fake", "lenght": [1, 2]}, "did you mean: length"),
+        ({"use": "CartPole-v1", "gravity": 3}, "cannot make env 'CartPole-v1'"),
+        ({"args": {}}, "'env' says not which env"),
+        ("nowhere.mod:Make", "cannot import env 'nowhere.mod:Make'"),
+        (f"{__file__}:Named", "made a Named"),
+    ],
+)
+def test_what_means_nothing_is_answered(component: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make_env(component, 1, Seeds(0))
+
+
+def test_no_env_imports_torch() -> None:
+    modules = "srl.envs.check srl.envs.fake srl.envs.gym srl.envs.gym_vector srl.envs.mujoco srl.envs.pettingzoo srl.envs.resolve"
+    code = f"import sys\nfor name in '{modules}'.split(): __import__(name)\nsys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -1,0 +1,182 @@
+"""PettingZoo's parallel envs: teams, agents that die and appear, masks, states."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+from srl.api.env import Discrete, MultiDiscrete, new_block, renew
+from srl.core.errors import BadObservation, UserError
+from srl.core.seeds import Seeds
+from srl.core.spec import Leaf
+from srl.envs.pettingzoo import PettingZooEnv
+from srl.envs.resolve import make_env
+
+
+class Relay(ParallelEnv):
+    """wolf_0 lives 3 steps, wolf_1 comes after the first and lives to step 4, the sheep lives 5; alpha has spaces of its own."""
+
+    metadata = {"name": "relay", "render_modes": []}
+    lives = {"wolf_0": (0, 3), "wolf_1": (1, 4), "wolf_2": (0, 5), "sheep": (0, 5)}
+
+    def __init__(self, silent: bool = False, masked: bool = False, render_mode: str | None = None) -> None:
+        self.possible_agents = list(self.lives)
+        self.silent, self.masked = silent, masked
+        self.render_mode = render_mode
+        self.taken: list[dict[str, Any]] = []
+
+    @functools.cache  # noqa: B019
+    def observation_space(self, agent: str) -> Any:
+        space = spaces.Box(0, 99, (3 if agent == "wolf_2" else 2,), np.float32)
+        return (
+            spaces.Dict({"observation": space, "action_mask": spaces.MultiBinary(3)})
+            if self.masked and agent == "sheep"
+            else space
+        )
+
+    @functools.cache  # noqa: B019
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(3) if agent == "sheep" else spaces.MultiDiscrete([2, 3])
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.now = 0
+        self.agents = [agent for agent, (birth, _) in self.lives.items() if birth == 0]
+        return {agent: self._row(agent) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        self.taken.append(dict(actions))
+        assert set(actions) == set(self.agents)
+        self.now += 1
+        shown = [agent for agent, (birth, death) in self.lives.items() if birth <= self.now <= death]
+        over = {agent: self.now == death for agent, (_, death) in self.lives.items() if agent in shown}
+        if self.silent and self.now == 3:
+            shown.remove("wolf_0")
+            over.pop("wolf_0")
+        self.agents = [agent for agent in shown if not over.get(agent)]
+        terminated = {agent: over[agent] and agent != "sheep" for agent in shown}
+        truncated = {agent: over[agent] and agent == "sheep" for agent in shown}
+        infos = {agent: {"hunger": float(self.now) + (agent == "sheep")} for agent in shown}
+        return {agent: self._row(agent) for agent in shown}, dict.fromkeys(shown, 1.0), terminated, truncated, infos
+
+    def state(self) -> Any:
+        return np.array([self.now, len(self.agents)], np.float32)
+
+    def _row(self, agent: str) -> Any:
+        row = np.full(3 if agent == "wolf_2" else 2, self.now + 1, np.float32)
+        allowed = np.array([1, 0, 1], np.int8)
+        return {"observation": row, "action_mask": allowed} if self.masked and agent == "sheep" else row
+
+
+def played(env: PettingZooEnv, ticks: int) -> Any:
+    block = new_block(env.spec, env.count)
+    env.reset(block)
+    yield block
+    rows = {"wolf": (env.count, 2, 2), "wolf-2": (env.count, 1, 2), "sheep": (env.count, 1)}
+    for _ in range(ticks):
+        renew(block)
+        for team in block.teams.values():
+            if isinstance(team.obs, np.ndarray):
+                team.obs.fill(7)
+        env.step({name: np.ones(rows[name], np.int64) for name in env.spec.teams}, block)
+        yield block
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # pettingzoo.test imports pettingzoo's own old modules
+def test_the_test_env_is_one_that_pettingzoo_accepts() -> None:
+    from pettingzoo.test import parallel_api_test
+
+    parallel_api_test(type("Steady", (Relay,), {"lives": {"wolf_2": (0, 5), "sheep": (0, 5)}})(), num_cycles=30)
+
+
+def test_teams_are_agents_of_one_name_and_one_space() -> None:
+    env = PettingZooEnv(1, Seeds(0), id=Relay)
+    teams = env.spec.teams
+    assert {name: team.agents for name, team in teams.items()} == {
+        "wolf": ("wolf_0", "wolf_1"),
+        "wolf-2": ("wolf_2",),
+        "sheep": ("sheep",),
+    }
+    assert teams["wolf"].action == MultiDiscrete((2, 3)) and teams["sheep"].action == Discrete(3)
+    assert teams["wolf-2"].obs == Leaf((3,), "float32")
+    assert env.spec.state == Leaf((2,), "float32")
+
+
+def test_agents_die_and_appear_and_an_episode_ends_with_the_last() -> None:
+    env = PettingZooEnv(1, Seeds(0), id=Relay, stats=["hunger"])
+    active, ended, obs, rewards, stats = [], [], [], [], []
+    for block in played(env, 7):
+        wolves = block.teams["wolf"]
+        active.append(wolves.active[0].tolist() + block.teams["sheep"].active[0].tolist())
+        ended.append(wolves.terminated[0].tolist() + block.teams["sheep"].truncated[0].tolist())
+        rewards.append(wolves.reward[0].tolist())
+        obs.append(wolves.obs[0, :, 0].tolist())
+        stats.append(block.stats[0, 0])
+    one, no = True, False
+    assert active == [
+        [one, no, one],
+        [one, one, one],
+        [one, one, one],
+        [one, one, one],
+        [no, one, one],
+        [no, no, one],
+        [one, no, one],
+        [one, one, one],
+    ]
+    assert ended == [[no] * 3, [no] * 3, [no] * 3, [one, no, no], [no, one, no], [no, no, one], [no] * 3, [no] * 3]
+    assert obs == [[1, 0], [2, 2], [3, 3], [4, 4], [0, 5], [0, 0], [1, 0], [2, 2]]
+    assert rewards == [[0, 0], [1, 0], [1, 1], [1, 1], [0, 1], [0, 0], [0, 0], [1, 0]]
+    assert stats[5] == 5.5  # wolf_2 and the sheep are there at the end
+
+
+def test_only_living_agents_are_given_actions() -> None:
+    env = PettingZooEnv(1, Seeds(0), id=Relay)
+    for _ in played(env, 5):
+        pass
+    assert [sorted(taken) for taken in env._envs[0].taken][3:] == [["sheep", "wolf_1", "wolf_2"], ["sheep", "wolf_2"]]
+
+
+def test_state_is_that_of_the_row_that_was_written() -> None:
+    states = [block.state[0].tolist() for block in played(PettingZooEnv(1, Seeds(0), id=Relay), 6)]
+    assert states == [[0, 3], [1, 4], [2, 4], [3, 3], [4, 2], [5, 0], [0, 3]]
+
+
+def test_masks_of_one_team_come_from_its_observation() -> None:
+    env = PettingZooEnv(2, Seeds(0), id=Relay, args={"masked": True})
+    assert [name for name, team in env.spec.teams.items() if team.mask] == ["sheep"]
+    assert env.spec.teams["sheep"].obs == Leaf((2,), "float32")
+    block = next(iter(played(env, 0)))
+    assert block.teams["sheep"].mask.tolist() == [[[True, False, True]]] * 2
+
+
+def test_an_agent_that_leaves_without_an_end_is_an_error_of_the_env() -> None:
+    env = PettingZooEnv(1, Seeds(0, first=4), id=Relay, args={"silent": True})
+    with pytest.raises(BadObservation, match=r"env 4, seed \d+, step 3\) lost agent wolf_0 without an end"):
+        for _ in played(env, 5):
+            pass
+
+
+def test_an_env_by_turns_is_refused_with_the_fix() -> None:
+    from mpe2 import simple_tag_v3
+
+    with pytest.raises(UserError, match="its parallel_env"):
+        PettingZooEnv(1, Seeds(0), id=simple_tag_v3.env)
+
+
+@pytest.mark.parametrize(
+    "component",
+    [
+        "mpe2.simple_tag_v3:parallel_env",
+        {"use": "pettingzoo", "id": "mpe2.simple_tag_v3"},
+        {"use": "mpe2.simple_tag_v3:parallel_env", "max_cycles": 4, "state": False},
+    ],
+)
+def test_mpe_envs_are_found_by_module_or_function(component: Any) -> None:
+    env = make_env(component, 2, Seeds(0))
+    assert isinstance(env, PettingZooEnv)
+    assert list(env.spec.teams) == ["adversary", "agent"]
+    assert (env.spec.state is None) == (isinstance(component, dict) and component.get("state") is False)
