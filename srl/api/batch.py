@@ -353,7 +353,7 @@ class _Sequences:
 
 def _spans(batch: Batch, size: int, number: int) -> Iterator[tuple[int, int]]:
     """Groups of minibatches that are gathered together."""
-    largest = max((leaf[0, 0].numel() * leaf.element_size() for _, leaf in leaves(batch.obs)), default=4)
+    largest = max((leaf[0, 0].numel() * leaf.element_size() for _, leaf in leaves(batch.__dict__.get("obs", {}))), default=4)
     step = max(1, min(number, SPAN_BYTES // max(largest * size, 1)))
     for low in range(0, number, step):
         yield low, min(low + step, number)
