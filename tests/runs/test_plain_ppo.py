@@ -35,7 +35,7 @@ def test_an_inline_run_is_bit_equal_to_a_plain_loop(
     ) as session:
         while not session.finished:
             session.step()
-        trainer = session.worker("trainer")
+        trainer: Any = session.workers["trainer/0"]
         assert trainer.updates == updates
         assert trainer.env_steps == env_steps
         assert trainer.reading.totals["staleness_max"] == 0
