@@ -34,7 +34,8 @@ def test_an_experiment_is_equal_after_a_round_trip_through_yaml(tmp_path):
 
 
 def test_several_policies_are_equal_after_a_round_trip(tmp_path):
-    text = "env: fake\nagents: {'a_*': one, '*': two}\npolicies:\n  one: {policy: x:Y, algorithm: ppo}\n  two: {policy: scripted:Z}\n"
+    text = "env: fake\nagents: {'a_*': one, '*': two}\n"
+    text += "policies:\n  one: {policy: x:Y, algorithm: ppo}\n  two: {policy: scripted:Z}\n"
     experiment = read(tmp_path, text)
     assert experiment.learning == ("one",)
     assert read_experiment(parse(dump(write_experiment(experiment))).data) == experiment

@@ -74,9 +74,7 @@ REFUSED = [
     ),
     (
         put("nodes/policy/inside", "actr"),
-        "error[E10]: 'policy' is placed inside 'actr', which is no node\n"
-        "  did you mean: actor?\n"
-        "  nodes: actor, policy, trainer",
+        "error[E10]: 'policy' is placed inside 'actr', which is no node\n  did you mean: actor?\n  nodes: actor, policy, trainer",
     ),
     (put("nodes/actor/inside", "policy"), "error[E10]: nodes are placed inside each other: actor in policy in actor"),
     (
@@ -108,9 +106,7 @@ REFUSED = [
     ),
     (
         put("nodes/trainer/count", 2),
-        "error[E10]: stream 'params.main' has 2 publishers\n"
-        "  joined: 'trainer' x 2\n"
-        "  expected: one trainer for each policy",
+        "error[E10]: stream 'params.main' has 2 publishers\n  joined: 'trainer' x 2\n  expected: one trainer for each policy",
     ),
     (
         put("nodes/trainer/args/slbas", 2),
@@ -145,9 +141,7 @@ def test_a_stream_needs_both_sides():
 def test_a_server_inside_a_trainer_needs_its_clients_there():
     with pytest.raises(SrlError) as caught:
         check(changed(put("nodes/policy/inside", "trainer"), "seed"))
-    assert caught.value.headline == (
-        "stream 'ask.main' would be answered inside the process of trainer/0, between its updates"
-    )
+    assert caught.value.headline == ("stream 'ask.main' would be answered inside the process of trainer/0, between its updates")
 
 
 def test_a_graph_by_hand_has_the_place_of_what_is_wrong(tmp_path):

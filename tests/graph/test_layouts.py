@@ -109,7 +109,7 @@ def test_streams_take_their_settings_by_name_before_kind():
 
 
 def test_settings_of_an_unknown_stream_are_refused():
-    with pytest.raises(UnknownName, match="no stream is called 'samples.man'"):
+    with pytest.raises(UnknownName, match=r"no stream is called 'samples\.man'"):
         plan(experiment(streams={"samples.man": {"via": "zmq"}}), machine=DESKTOP)
 
 

@@ -1,0 +1,142 @@
+"""The commands, end to end on small runs."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import srl
+from srl.__main__ import main as verbs
+from srl.cli.sweep import values
+from srl.core.errors import BadOverride, UserError
+from srl.launch import main
+
+SMALL = ["sampling.envs=8", "sampling.steps=16", "stop.updates=2", "~stop.env_steps", "evaluation.episodes=2", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """One small finished run."""
+    root = tmp_path_factory.mktemp("runs")
+    assert main(["cartpole", "mode=inline", *SMALL, "--runs", str(root)]) == 0
+    return next((root / "cartpole").iterdir())
+
+
+def test_a_dry_run_prints_the_plan_and_starts_nothing(tmp_path, monkeypatch, capsys):
+    assert main(["experiment=cartpole", "--dry-run", "--runs", str(tmp_path / "none")]) == 0
+    text = capsys.readouterr().out
+    assert "1 batch = 64 envs x " in text
+    assert not (tmp_path / "none").exists()
+
+
+def test_print_config_names_the_place_of_every_value(capsys):
+    assert main(["cartpole", "seed=7", "--print-config"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("seed: 7") and line.endswith("# command line") for line in lines)
+    assert any(line.strip().startswith("workers:") and line.endswith("# auto") for line in lines)
+    assert any("cartpole.yaml:" in line for line in lines)
+
+
+def test_the_run_folder_repeats_the_run(run, capsys):
+    assert main([str(run / "config.yaml"), "--print-config"]) == 0
+    again = capsys.readouterr().out
+    assert "layout: inline" in again
+    assert {"config.yaml", "graph.yaml", "overrides.txt", "metrics.jsonl", "status.json"} <= {one.name for one in run.iterdir()}
+
+
+def test_eval_and_play_work_from_the_folder_alone(run, tmp_path, capsys):
+    assert verbs(["eval", str(run), "--episodes", "2"]) == 0
+    assert capsys.readouterr().out.startswith("return")
+    video = tmp_path / "episode.gif"
+    assert verbs(["play", str(run), "--record", str(video)]) == 0
+    assert video.stat().st_size > 1000
+
+
+def test_a_loaded_policy_predicts_for_one_and_for_many(run):
+    policy = srl.load_run(run).policy("latest")
+    action, memory = policy.predict(np.zeros(4))
+    assert action.shape == () and memory == {}
+    many, _ = policy.predict(np.zeros((3, 4)))
+    assert many.shape == (3,)
+    with pytest.raises(UserError, match="has shape"):
+        policy.predict(np.zeros(5))
+
+
+def test_an_unknown_checkpoint_names_those_there_are(run):
+    with pytest.raises(UserError) as caught:
+        srl.load_run(run).policy("step_5")
+    assert "latest" in dict(caught.value.lines)["known"]
+
+
+def test_a_resume_goes_on_and_shows_what_changed(run, capsys):
+    before = json.loads((run / "status.json").read_text())["env_steps"]
+    assert main(["--resume", str(run), "stop.updates=4", "algorithm.lr=1e-4"]) == 0
+    text = capsys.readouterr().out
+    assert "stop.updates: 2 -> 4 (command line)" in text
+    assert "algorithm.lr: {from: " in text
+    assert json.loads((run / "status.json").read_text())["env_steps"] > before
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["graph", "cartpole"], ["graph", "cartpole", "--mermaid"], ["doctor"], ["--version"]]
+)
+def test_looking_commands_answer(words, capsys):
+    assert verbs(words) == 0
+    assert capsys.readouterr().out
+
+
+def test_status_lists_runs(run, capsys):
+    assert verbs(["status", str(run.parent.parent)]) == 0
+    assert str(run) in capsys.readouterr().out
+
+
+def test_an_unknown_command_names_the_nearest(capsys):
+    assert verbs(["evl"]) == 2
+    assert "did you mean: srl eval?" in capsys.readouterr().err
+
+
+def test_an_unknown_option_names_the_nearest(capsys):
+    assert main(["cartpole", "--dri-run"]) == 2
+    assert "did you mean: --dry-run?" in capsys.readouterr().err
+
+
+def test_trace_shows_the_traceback_of_a_user_error():
+    ended = subprocess.run(
+        [sys.executable, "-m", "srl.launch", "nothing_like_it", "--trace"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" in ended.stderr
+
+
+def test_a_sweep_runs_every_value_into_one_folder(tmp_path, capsys):
+    words = ["cartpole", "mode=inline", *SMALL[:-1], "evaluation=null", "--sweep", "seed=1,2", "--jobs", "2"]
+    words.remove("evaluation.episodes=2")
+    assert main([*words, "--runs", str(tmp_path)]) == 0
+    rows = capsys.readouterr().out.splitlines()[-2:]
+    assert [row.split()[:2] for row in rows] == [["seed=1", "ok"], ["seed=2", "ok"]]
+    assert len(list(tmp_path.glob("cartpole_sweep/*/*/cartpole/*/metrics.jsonl"))) == 2
+
+
+def test_commas_inside_brackets_do_not_split_a_sweep():
+    assert values("policy.hidden=[64,64],[32]") == ["policy.hidden=[64,64]", "policy.hidden=[32]"]
+    with pytest.raises(BadOverride):
+        values("seed")
+
+
+def test_launch_from_python_returns_a_run(tmp_path):
+    run = srl.launch(
+        "cartpole",
+        mode="inline",
+        stop={"updates": 2},
+        sampling={"envs": 8, "steps": 16},
+        evaluation=None,
+        runs=tmp_path,
+        quiet=True,
+    )
+    assert run.verdict is not None and run.verdict.exit_code == 0
+    assert run.metrics()[-1]["update"] == 2

@@ -1,0 +1,148 @@
+"""The errors that every user meets, word for word, as the command prints them."""
+
+import re
+
+import pytest
+
+from srl.launch import main
+
+
+def refused(capsys, *words: str) -> str:
+    assert main(list(words)) == 2
+    return capsys.readouterr().err
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.yaml").write_text(
+        "env: CartPole-v1\n"
+        "policy: {use: actor_critic, hidden: [16]}\n"
+        "algorithm:\n"
+        "  use: ppo\n"
+        "  epochs: 2\n"
+        "sampling: {envs: 8, steps: 16, workers: 2}\n"
+        "stop: {updates: 2}\n"
+    )
+    return tmp_path
+
+
+def test_unknown_experiment(capsys):
+    lines = refused(capsys, "experiment=cartpol").splitlines()
+    assert lines[0] == "error[E01]: no experiment is called 'cartpol'"
+    assert lines[1] == "  did you mean: cartpole?"
+    assert lines[2].startswith("  known: ") and "cartpole" in lines[2]
+    assert lines[2].endswith("with a line on each: python -m srl list")
+
+
+def test_unknown_key(capsys):
+    assert refused(capsys, "my", "sampling.envz=8") == (
+        "error[E02]: 'sampling' has no setting 'envz'\n"
+        "  from: command line\n"
+        "  did you mean: envs (int, default 64)?    all: python -m srl.launch --help sampling\n"
+    )
+
+
+def test_unknown_key_of_an_algorithm_in_a_file(capsys, folder):
+    text = (folder / "my.yaml").read_text().replace("epochs", "epoks")
+    (folder / "my.yaml").write_text(text)
+    assert refused(capsys, "my", "--dry-run") == (
+        "error[E02]: 'algorithm' has no setting 'epoks'\n"
+        "  from: my.yaml:5:3\n"
+        "  did you mean: epochs (int, default 4)?    all: python -m srl.launch --help algorithm\n"
+    )
+
+
+def test_wrong_type(capsys):
+    assert refused(capsys, "my", "sampling.steps=many") == (
+        "error[E03]: 'sampling.steps' expects int, found text 'many'\n"
+        "  from: command line\n"
+        "  all: python -m srl.launch --help sampling\n"
+    )
+
+
+def test_sizes_that_do_not_divide(capsys):
+    assert refused(capsys, "my", "sampling.envs=9") == (
+        "error[E04]: 9 envs cannot be shared evenly by 2 actors with 1 group each\n"
+        "  from: command line\n"
+        "  expected: sampling.envs as a multiple of 2 (workers x groups)\n"
+        "  try: sampling.envs=8 or sampling.envs=10\n"
+    )
+
+
+def test_observation_outside_its_space(capsys, folder):
+    (folder / "envs.py").write_text(
+        "import gymnasium, numpy as np\n"
+        "class Bad(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Box(0, 255, (4, 4, 3), np.uint8)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        super().reset(seed=seed)\n"
+        "        return np.zeros((4, 4, 3), np.uint8), {}\n"
+        "    def step(self, action):\n"
+        "        return np.full((4, 4, 3), 0.5), 0.0, False, False, {}\n"
+    )
+    from srl.__main__ import main as verbs
+
+    assert verbs(["check", "env", "envs.py:Bad"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("error[E05]: env ") and lines[0].endswith("returned an observation outside its space")
+    assert "expected uint8 (4,4,3) in 0..255" in lines[1] and "got float64 (4,4,3) min 0.5 max 0.5" in lines[1]
+    assert lines[2].startswith("  likely: image scaled to floats; declare Box(0,1,...,float32) or return uint8")
+
+
+def test_agent_without_policy(capsys):
+    assert refused(capsys, "my", "~agents", "--dry-run") == (
+        "error[E12]: '~agents' removes nothing: there is no 'agents'\n"
+        "  there are: env, policy, algorithm, sampling, stop\n"
+    )  # fmt: skip
+    assert refused(capsys, "my", 'agents={"seeker_*": main}', "--dry-run") == (
+        "error[E06]: agent 'agent' has no policy\n"
+        "  agents of the env: agent\n"
+        '  patterns: "seeker_*": main\n'
+        '  try: agents: {"agent": main}, or "*" for all of them\n'
+    )
+
+
+def test_class_that_no_worker_could_import(capsys, folder):
+    lines = refused(capsys, "my", "algorithm.use=my_pkg.mine:Better", "--dry-run").splitlines()
+    assert lines[0] == "error[E07]: cannot import algorithm 'my_pkg.mine:Better'"
+    assert "  cause: ModuleNotFoundError: No module named 'my_pkg'" in lines
+    assert f"  workers: import the same path in processes of their own, started in {folder}" in lines
+    assert lines[-1] == "  try: pip install -e . in its project, or name the file: path/to/mine.py:Class"
+
+
+def test_more_devices_than_the_machine_has(capsys, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert refused(capsys, "my", "device=cuda:1") == (
+        "error[E08]: 'trainer' wants device cuda:1, and this machine has no GPU\n  try: device=cpu\n"
+    )
+
+
+def test_resume_that_does_not_fit(capsys, folder):
+    assert main(["my", "mode=inline", "--quiet"]) == 0
+    run = next((folder / "runs" / "my").iterdir())
+    capsys.readouterr()
+    assert main(["--resume", "runs", "policy.hidden=[32]"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == (
+        "error[E09]: the checkpoint does not fit policy 'main': "
+        "layer 'actor.layers.0.bias' is float32 (16,) there and float32 (32,) here"
+    )
+    assert lines[1].startswith(f"  checkpoint: {run.relative_to(folder)}/checkpoints/step_")
+    assert lines[2] == "  changed: policy.hidden: [16] -> [32] (command line)"
+    assert lines[3] == "  try: take that setting back, or start anew without --resume"
+
+
+def test_worker_died(capsys, folder):
+    (folder / "mine.py").write_text(
+        "from srl.algorithms.ppo import PPO\n"
+        "class Breaks(PPO):\n"
+        "    def update(self, batch):\n"
+        "        raise RuntimeError('the loss is not a number')\n"
+    )
+    assert main(["my", "algorithm.use=mine.py:Breaks", "--runs", "runs"]) == 3
+    text = capsys.readouterr().out
+    assert re.search(r"^error\[R01\]: trainer/0 raised RuntimeError \d\d:\d\d:\d\d after start$", text, re.MULTILINE), text
+    assert "  policy: trainer.on_failure=stop -> stopping; no checkpoint was written" in text
+    assert "RuntimeError: the loss is not a number" in text
