@@ -167,6 +167,7 @@ class Controller:
             graph=dump(self.graph),
             derived=self._derived.to_data(),
             seats=[seat_to_data(seat) for seat in member.plan.seats],
+            place=self._crew.place,
             folder=str(self._folder.path) if self._folder else None,
             resume=str(self._resume) if self._resume else None,
         )

@@ -6,6 +6,7 @@ import select
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from srl.control.messages import Message
 from srl.core.errors import SrlError
@@ -32,6 +33,11 @@ class Crew(ABC):
     @abstractmethod
     def close(self) -> None:
         """End whatever still runs, at once. Idempotent."""
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where sockets of streams bind, and whether they encrypt; empty: on this host, in the clear."""
+        return {}
 
     def fileno(self) -> int:
         """A descriptor that is readable when `poll` has something."""
@@ -115,6 +121,10 @@ class JointCrew(Crew):
         self._ready = select.poll()
         for crew in crews:
             self._ready.register(crew.fileno(), select.POLLIN)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return next((place for crew in self._crews if (place := crew.place)), {})
 
     def send(self, message: Message) -> None:
         self._crews[self._place(message["process"])].send(message)

@@ -48,7 +48,7 @@ class LocalCrew(Crew):
     @property
     def processes(self) -> dict[str, int]:
         """Process -> pid of what runs."""
-        return {name: child.popen.pid for name, child in self._children.items()}
+        return {name: child.popen.pid for name, child in dict(self._children).items()}  # asked by other threads too
 
     def send(self, message: Message) -> None:
         if message["type"] == "start":

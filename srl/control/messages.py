@@ -27,6 +27,8 @@ Message: TypeAlias = dict[str, Any]
 LIMIT = 1 << 20
 """Bytes of one message."""
 
+_ENVELOPE = {"type", "seq", "ack"}
+
 _SCHEMA: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "hello": {
         "run": str,
@@ -47,6 +49,7 @@ _SCHEMA: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
         "graph": dict,
         "derived": dict,
         "seats": list,
+        "place": dict,
         "folder": (str, type(None)),
         "resume": (str, type(None)),
     },
@@ -94,8 +97,10 @@ def checked(message: Any) -> Message:
     fields = _SCHEMA.get(message["type"])
     if fields is None:
         raise HostileFrame(f"control message of unknown type '{message['type'][:40]}'", ("known", ", ".join(_SCHEMA)))
-    if set(message) - {"type", "seq"} != set(fields):
+    if set(message) - _ENVELOPE != set(fields):
         raise HostileFrame(f"control message '{message['type']}' with other fields", ("expected", ", ".join(fields) or "none"))
+    if not all(isinstance(message.get(name, 0), int) for name in ("seq", "ack")):
+        raise HostileFrame(f"control message '{message['type']}' without a proper number")
     for name, kind in fields.items():
         if not isinstance(message[name], kind):
             raise HostileFrame(f"control message '{message['type']}': field '{name}' is a {type(message[name]).__name__}")

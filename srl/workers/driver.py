@@ -7,9 +7,9 @@ import os
 import resource
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from srl.control.messages import Message, counts_to_data, peers_from_data, report_to_data, seat_from_data
 from srl.core.errors import SrlError
@@ -17,6 +17,7 @@ from srl.core.load import load
 from srl.core.registry import REGISTRIES, load_plugins
 from srl.graph.derive import Derived
 from srl.graph.spec import Graph
+from srl.streams.open import Place
 from srl.workers.host import Host
 
 Phase = Literal["empty", "open", "running", "draining", "closed"]
@@ -124,6 +125,7 @@ class Driver:
             folder=Path(message["folder"]) if message["folder"] else None,
             resume=Path(message["resume"]) if message["resume"] else None,
             inline=self._inline,
+            place=_place(message["place"]),
         )
         self.phase = "open"
         self._send({"type": "bound", "process": self.process, "pid": os.getpid(), "ends": self.host.bound()})
@@ -158,6 +160,15 @@ class Driver:
         self.report()
         self.close()
         self._say("bye")
+
+
+def _place(data: Mapping[str, Any]) -> Place | None:
+    """With keys of this process's own, where streams leave the host."""
+    if not data:
+        return None
+    from srl.streams.zmq import new_curve_keys
+
+    return Place(bind=data["bind"], curve=new_curve_keys() if data["encrypt"] else None)
 
 
 def _resident() -> int:

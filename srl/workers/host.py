@@ -20,7 +20,7 @@ from srl.core.tree import Tree, build
 from srl.graph.derive import Derived
 from srl.graph.spec import Graph
 from srl.streams.base import Bell, Counts, End, Side
-from srl.streams.open import open_bell, open_end
+from srl.streams.open import Place, open_bell, open_end
 from srl.workers.base import Context, Reading, Worker
 from srl.workers.checkpoints import checkpoint_folder
 
@@ -83,13 +83,14 @@ class Host:
         resume: Path | None = None,
         inline: bool = False,
         bell: Bell | None = None,
+        place: Place | None = None,
     ) -> None:
         self.bell = bell or open_bell()
         self.workers: dict[str, Worker] = {}
         self.blamed = ""
         """The worker that was at work when something was raised."""
         self._graph, self._derived, self._inline = graph, derived, inline
-        self._folder, self._resume = folder, resume
+        self._folder, self._resume, self._place = folder, resume, place
         self._seats = list(seats)
         self._ends: dict[str, dict[str, End]] = {}
         self._busy: dict[str, float] = {}
@@ -268,6 +269,7 @@ class Host:
                 name=f"{stream}:{seat.name}",
                 bell=self.bell,
                 incarnation=seat.incarnation,
+                place=self._place,
                 **kind.slots(args, port, self._graph),
             )
         return ends

@@ -106,6 +106,8 @@ class Adder(Worker):
         self.total = self.taken = 0
         self._due = False
         self._expected: dict[tuple[int, int], int] = {}
+        self._amidst = bool(context.resume or context.incarnation)
+        """Some numbers have gone elsewhere: a counter need not begin at 0."""
         self._restored()
         self._epoch = version(context.incarnation, 0)
         self._in.grant(args.grants, self._epoch)
@@ -117,7 +119,7 @@ class Adder(Worker):
             return 0
         tree = cast("dict[str, Any]", lease.tree)
         who, number = tuple(tree["who"].tolist()), int(tree["number"][0])
-        expected = self._expected.get(who, number if self.context.resume or self.context.incarnation else 0)
+        expected = self._expected.get(who, number if self._amidst else 0)
         assert number == expected, f"{who}: {number} instead of {expected}"
         self._expected[who] = number + 1
         lease.release()
@@ -142,7 +144,7 @@ class Adder(Worker):
             lease.release()
             self._in.grant(1, self._epoch)
         self._expected.clear()
-        self._due = False
+        self._due, self._amidst = False, True
 
     def save(self, workers: Tree | None = None) -> None:
         if self.context.folder is not None:

@@ -1,0 +1,321 @@
+"""The same messages over gRPC: one bidirectional call per supervisor. The open call is the lease. Workers never import this."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from srl.control.crew import Crew
+from srl.control.line import Line
+from srl.control.messages import LIMIT, Message, pack, unpack
+from srl.control.security import SERVER_NAME, Credentials, Join
+from srl.core.errors import HostileFrame
+
+SERVICE, METHOD = "srl.Control", "Attach"
+TOKEN = "srl-token"
+
+LEASE = 30.0
+"""Seconds without a call after which a supervisor's host counts as lost, and its workers stop."""
+
+_KEEPALIVE = [
+    ("grpc.keepalive_time_ms", 2_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", LIMIT),
+    ("grpc.max_send_message_length", LIMIT),
+]
+_SERVER = [
+    *_KEEPALIVE,
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+    ("grpc.server_handshake_timeout_ms", 3_000),
+    ("grpc.so_reuseport", 0),
+]
+_CLIENT = [
+    *_KEEPALIVE,
+    ("grpc.ssl_target_name_override", SERVER_NAME),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.enable_http_proxy", 0),
+]
+_FIRST = 5.0
+"""Seconds that a caller has for its `hello`."""
+
+
+class Inbox:
+    """Messages from another thread, and a descriptor that is readable while there are any."""
+
+    def __init__(self) -> None:
+        self._items: deque[Any] = deque()
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        return self._event
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+        os.eventfd_write(self._event, 1)
+
+    def take(self) -> list[Any]:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._event)
+        return [self._items.popleft() for _ in range(len(self._items))]
+
+    def close(self) -> None:
+        os.close(self._event)
+
+
+@dataclass(slots=True)
+class _Host:
+    """One supervisor, as the controller knows it."""
+
+    index: int
+    line: Line = field(default_factory=Line)
+    processes: set[str] = field(default_factory=set)
+    call: Any = None
+    """The queue of the call that is open now."""
+    since: float = field(default_factory=time.monotonic)
+    """When its last call ended, or when we began to wait for it."""
+    gone: bool = False
+
+
+class RemoteCrew(Crew):
+    """Supervisors on other hosts that dial in. What is sent before they come waits for them."""
+
+    def __init__(
+        self,
+        hosts: int,
+        place: Callable[[str], int],
+        *,
+        credentials: Credentials,
+        run: str = "run",
+        bind: str = "127.0.0.1:0",
+        lease: float = LEASE,
+    ) -> None:
+        self._hosts = [_Host(index) for index in range(hosts)]
+        self._place, self._credentials, self._run, self._lease = place, credentials, run, lease
+        self._inbox = Inbox()
+        self._lock = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="srl-rpc", daemon=True)
+        self._thread.start()
+        self._server, port = self._await(self._serve(bind))
+        self.address = f"{bind.rpartition(':')[0]}:{port}"
+        self.refused = 0
+        """Strangers: callers without the token, or whose first words were no `hello`."""
+
+    @property
+    def join(self) -> Join:
+        """What the supervisors must be told."""
+        return Join(self._run, (self.address,), self._credentials.ca.decode(), self._credentials.token)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"bind": f"tcp://{self.address.rpartition(':')[0]}", "encrypt": True}
+
+    def fileno(self) -> int:
+        return self._inbox.fileno()
+
+    def send(self, message: Message) -> None:
+        host = self._hosts[self._place(message["process"])]
+        if message["type"] == "start":
+            host.processes.add(message["process"])
+        self._post(host, message)
+
+    def poll(self, timeout: float) -> list[Message]:
+        if timeout > 0:
+            select.select([self._inbox], [], [], timeout)
+        said: list[Message] = []
+        host: _Host
+        message: Message
+        for host, message in self._inbox.take():
+            if message["type"] == "exit":
+                host.processes.discard(message["process"])
+            if message["type"] not in ("hello", "bye") or message.get("process"):
+                said.append(message)
+        return said + [message for host in self._hosts for message in self._lost(host)]
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        for host in self._hosts:
+            if not host.gone:
+                self._post(host, {"type": "bye", "process": ""})
+        end = time.monotonic() + 3.0
+        while time.monotonic() < end and any(host.call is not None for host in self._hosts):
+            self.poll(0.05)  # supervisors end their calls when they have read it
+        self._await(self._server.stop(0.2))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._inbox.close()
+
+    def _lost(self, host: _Host) -> list[Message]:
+        """After `lease` seconds without a call, everything on that host counts as dead."""
+        if host.call is not None or host.gone or time.monotonic() - host.since < self._lease or not host.processes:
+            return []
+        names, host.processes, host.gone = sorted(host.processes), set(), True
+        reason = f"host {host.index} has not been heard of for {self._lease:g} seconds"
+        return [{"type": "lost", "process": name, "reason": reason} for name in names]
+
+    def _post(self, host: _Host, message: Message) -> None:
+        with self._lock:
+            numbered = host.line.send(message)
+            if host.call is not None:
+                self._loop.call_soon_threadsafe(host.call.put_nowait, numbered)
+
+    def _await(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    # in the thread of the loop --------------------------------------------------------------------------------------
+
+    async def _serve(self, bind: str) -> tuple[Any, int]:
+        server = grpc.aio.server(options=_SERVER)
+        handler = grpc.stream_stream_rpc_method_handler(self._attach)
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler})])
+        pair = (self._credentials.key, self._credentials.certificate)
+        port = server.add_secure_port(bind, grpc.ssl_server_credentials([pair]))
+        await server.start()
+        return server, port
+
+    async def _attach(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        """One call, from `hello` to its end. Its iterator ends normally too when the peer vanishes."""
+        if not self._credentials.admits(dict(context.invocation_metadata()).get(TOKEN, "")):
+            self.refused += 1
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "no or wrong token")
+        try:
+            hello = unpack(await asyncio.wait_for(anext(requests), _FIRST))
+            host = self._greeted(hello)
+        except (HostileFrame, TimeoutError, StopAsyncIteration):
+            self.refused += 1
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no hello of this run")
+        own: asyncio.Queue[Message | None] = asyncio.Queue()
+        with self._lock:
+            if host.call is not None:
+                host.call.put_nowait(None)  # an older call that nobody has noticed to be dead
+            host.call = own
+            own.put_nowait({"type": "welcome", "taken": host.line.taken})
+            for message in host.line.again(hello["taken"]):
+                own.put_nowait(message)
+        reader = asyncio.ensure_future(self._read(host, requests, own))
+        try:
+            while (due := await own.get()) is not None:
+                yield pack(due)
+        finally:
+            reader.cancel()
+            with self._lock:
+                if host.call is own:
+                    host.call, host.since = None, time.monotonic()
+
+    def _greeted(self, hello: Message) -> _Host:
+        if hello["type"] != "hello" or hello["run"] != self._run or not 0 <= hello["host"] < len(self._hosts):
+            raise HostileFrame("no hello of this run")
+        return self._hosts[hello["host"]]
+
+    async def _read(self, host: _Host, requests: AsyncIterator[bytes], own: asyncio.Queue[Message | None]) -> None:
+        try:
+            async for data in requests:
+                message = unpack(data)
+                with self._lock:
+                    news = host.line.receive(message)
+                if news:
+                    self._inbox.put((host, message))
+                if message["type"] == "bye" and not message["process"]:
+                    host.gone = True
+                    break
+        except (HostileFrame, grpc.aio.AioRpcError):
+            self.refused += 1
+        own.put_nowait(None)
+
+
+class Attachment:
+    """A supervisor's side: one call that is dialled again when it breaks, on a thread of its own."""
+
+    def __init__(self, join: Join, hello: Callable[[], Message]) -> None:
+        self._join, self._hello = join, hello
+        self._line = Line()
+        self._inbox = Inbox()
+        self._lock = threading.Lock()
+        self._call: queue.SimpleQueue[Message | None] | None = None
+        self._done = threading.Event()
+        self.since = time.monotonic()
+        """When the last call ended; meaningless while one is open."""
+        self._thread = threading.Thread(target=self._dial_on, name="srl-attach", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """The controller has welcomed us and the call stands."""
+        return self._call is not None
+
+    def fileno(self) -> int:
+        return self._inbox.fileno()
+
+    def send(self, message: Message) -> None:
+        """To the controller, now or after the next reconnection; reports only now."""
+        with self._lock:
+            numbered = self._line.send(message)
+            if self._call is not None:
+                self._call.put(numbered)
+
+    def receive(self) -> list[Message]:
+        """What the controller said. Never waits."""
+        return self._inbox.take()
+
+    def close(self) -> None:
+        """Half-close, so that the last words arrive. Idempotent."""
+        self._done.set()
+        with self._lock:
+            if self._call is not None:
+                self._call.put(None)
+        self._thread.join(3.0)
+
+    def _dial_on(self) -> None:
+        pause, turn = 0.2, 0
+        while not self._done.is_set():
+            address = self._join.addresses[turn % len(self._join.addresses)]
+            began = time.monotonic()
+            with contextlib.suppress(grpc.RpcError, HostileFrame):
+                self._one_call(address)
+            with self._lock:
+                if self._call is not None:
+                    self._call, self.since = None, time.monotonic()
+            pause = 0.2 if time.monotonic() - began > 5.0 else min(1.0, 2 * pause)
+            turn += 1
+            self._done.wait(pause)
+
+    def _one_call(self, address: str) -> None:
+        secure = grpc.ssl_channel_credentials(self._join.ca.encode())
+        outgoing: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        outgoing.put({**self._hello(), "taken": self._line.taken})
+        with grpc.secure_channel(address, secure, options=_CLIENT) as channel:
+            attach = channel.stream_stream(f"/{SERVICE}/{METHOD}")
+            for data in attach(_packed(outgoing), metadata=[(TOKEN, self._join.token)]):
+                self._heard(unpack(data), outgoing)
+
+    def _heard(self, message: Message, outgoing: queue.SimpleQueue[Message | None]) -> None:
+        with self._lock:
+            if message["type"] == "welcome":
+                for missed in self._line.again(message["taken"]):
+                    outgoing.put(missed)
+                self._call = outgoing
+                return
+            news = self._line.receive(message)
+        if news:
+            self._inbox.put(message)
+
+
+def _packed(outgoing: queue.SimpleQueue[Message | None]) -> Iterator[bytes]:
+    while (message := outgoing.get()) is not None:
+        yield pack(message)

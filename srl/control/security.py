@@ -1,0 +1,103 @@
+"""Who may join a run: a CA and a server certificate made for it, and a token of 256 bits. Nothing secret travels in argv."""
+
+from __future__ import annotations
+
+import datetime
+import hmac
+import json
+import os
+import secrets
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+from srl.core.errors import UserError
+
+SERVER_NAME = "controller.srl"
+"""The name in the certificate: checked whatever the address is."""
+
+_DAYS = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """What a supervisor needs to find its controller and to be let in."""
+
+    run: str
+    addresses: tuple[str, ...]
+    ca: str = field(repr=False)
+    token: str = field(repr=False)
+
+    def dump(self) -> str:
+        """One line of JSON: for a pipe, or a file that only its owner may read."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def load(text: str) -> Join:
+        data = json.loads(text)
+        return Join(str(data["run"]), tuple(map(str, data["addresses"])), str(data["ca"]), str(data["token"]))
+
+    @staticmethod
+    def read(source: str | None, stdin: IO[str] = sys.stdin) -> Join:
+        """From the first line of stdin (`-`), or from the file that `$SRL_JOIN_FILE` names."""
+        path = os.environ.get("SRL_JOIN_FILE") if source is None else None
+        try:
+            return Join.load(Path(path).read_text() if path else stdin.readline())
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                "no join information",
+                ("from", f"$SRL_JOIN_FILE={path}" if path else "standard input"),
+                ("expected", "the line that the controller wrote for its supervisors"),
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the controller keeps: PEM texts and the token."""
+
+    ca: bytes
+    certificate: bytes
+    key: bytes = field(repr=False)
+    token: str = field(repr=False)
+
+    def admits(self, token: str | bytes) -> bool:
+        """Compared in constant time."""
+        given = token.encode() if isinstance(token, str) else token
+        return hmac.compare_digest(given, self.token.encode())
+
+
+def new_credentials() -> Credentials:
+    """A CA of this run's own, which signs one server certificate and is forgotten."""
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.x509.oid import NameOID
+    except ImportError as error:
+        raise UserError("a run over several hosts needs the package cryptography", ("try", "pip install cryptography")) from error
+
+    def name(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    def builder(subject: str, public_key: ec.EllipticCurvePublicKey, *, ca: bool) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name(subject))
+            .issuer_name(name("srl run"))
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))  # clocks differ
+            .not_valid_after(now + datetime.timedelta(days=_DAYS))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        )
+
+    ca_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    ca = builder("srl run", ca_key.public_key(), ca=True).sign(ca_key, hashes.SHA256())
+    names = x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)])
+    server = builder(SERVER_NAME, server_key.public_key(), ca=False).add_extension(names, critical=False)
+    pem = serialization.Encoding.PEM
+    private = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    signed = server.sign(ca_key, hashes.SHA256())
+    return Credentials(ca.public_bytes(pem), signed.public_bytes(pem), private, secrets.token_urlsafe(32))

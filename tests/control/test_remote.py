@@ -1,0 +1,189 @@
+"""A second supervisor, a real process on loopback: the same run, the same failures, over gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from rig import derived, graph
+
+from srl.control.controller import Controller
+from srl.control.crew import JointCrew
+from srl.control.local import LocalCrew
+from srl.control.messages import unpack
+from srl.control.rpc import METHOD, SERVICE, TOKEN, RemoteCrew
+from srl.control.security import SERVER_NAME, new_credentials
+from srl.store import checkpoint
+from srl.store.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextlib.contextmanager
+def remote(hosts: int = 1, *, lease: float = 30.0, place: Any = lambda _: 0, options: Sequence[str] = ()) -> Iterator[Any]:
+    """A crew, and its supervisors as (crew, processes)."""
+    crew = RemoteCrew(hosts, place, credentials=new_credentials(), lease=lease)
+    supervisors = []
+    for host in range(hosts):
+        command = [sys.executable, "-m", "srl.control.supervisor", "--join", "-", "--host", str(host)]
+        supervisors.append(subprocess.Popen([*command, *options], cwd=ROOT, stdin=subprocess.PIPE))
+        stdin = supervisors[-1].stdin
+        assert stdin is not None
+        stdin.write(crew.join.dump().encode() + b"\n")
+        stdin.close()
+    try:
+        yield crew, supervisors
+    finally:
+        crew.close()
+        for supervisor in supervisors:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                supervisor.wait(10)
+            supervisor.kill()
+            supervisor.wait()
+
+
+def run(work: Any, crew: Any, tmp_path: Path, **more: Any) -> tuple[Controller, Any]:
+    controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), crew=lambda: crew, **more)
+    return controller, controller.run()
+
+
+def test_home_and_a_remote_supervisor_run_one_graph_over_encrypted_streams(tmp_path: Path) -> None:
+    with remote() as (far, (supervisor,)):
+        crew = JointCrew([LocalCrew(), far], lambda process: int(process.startswith("counter")))
+        controller, verdict = run(graph(counters=2, via="zmq"), crew, tmp_path)
+        assert verdict.kind == "done", verdict.format()
+        assert controller.watch.env_steps == 1000
+        (ledger,) = controller.watch.ledgers()
+        assert ledger.balanced, ledger.line()
+        assert supervisor.wait(10) == 0
+    assert far.refused == 0
+
+
+def test_a_worker_killed_on_a_remote_host_is_restarted_there(tmp_path: Path) -> None:
+    with remote() as (far, _):
+        work = graph(counters=2, via="zmq", on_failure="restart", count={"die": "exit", "only": 0}, stop={"env_steps": 3000})
+        controller, verdict = run(work, far, tmp_path)
+        assert verdict.kind == "done", verdict.format()
+        assert controller.watch.restarts["counter"] == 1
+
+
+def test_last_words_travel_from_a_remote_host(tmp_path: Path) -> None:
+    with remote() as (far, _):
+        _, verdict = run(graph(via="zmq", count={"die": "exit"}), far, tmp_path)
+        assert verdict.first.worker == "counter/0" and verdict.first.exit_code == 9
+        assert verdict.first.tail[-1] == "last words of the counter"
+
+
+def test_a_lost_supervisor_ends_the_run(tmp_path: Path) -> None:
+    with remote(lease=1.0) as (far, (supervisor,)):
+        work = graph(via="zmq", stop={"seconds": 60})
+        controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), crew=lambda: far)
+        killer = when_working(controller, lambda: os.kill(supervisor.pid, signal.SIGKILL))
+        verdict = controller.run()
+        killer.join()
+        assert verdict.kind == "worker failure"
+        assert "host 0 has not been heard of for 1 seconds" in verdict.format()
+
+
+def test_a_call_that_breaks_is_dialled_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    with remote() as (far, _):
+        work = graph(via="zmq", stop={"env_steps": 5000})
+        controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), crew=lambda: far)
+
+        def cut() -> None:
+            for host in far._hosts:
+                far._loop.call_soon_threadsafe(host.call.put_nowait, None)
+
+        cutter = when_working(controller, cut)
+        verdict = controller.run()
+        cutter.join()
+        assert verdict.kind == "done", verdict.format()
+        assert controller.watch.env_steps == 5000
+
+
+def test_workers_stop_and_save_when_the_controller_stays_away(tmp_path: Path) -> None:
+    with remote(lease=60.0, options=["--lease=0.5", "--patience=4"]) as (far, (supervisor,)):
+        work = graph(via="zmq", stop={"seconds": 60})
+        folder = RunFolder.create(tmp_path, "rig", 1)
+        controller = Controller(work, folder=folder, derived=derived(work), crew=lambda: far)
+        thread = threading.Thread(target=controller.run)
+        thread.start()
+        when_working(controller, lambda: far._await(far._server.stop(0))).join()
+        assert supervisor.wait(20) == 75
+        assert checkpoint.latest(folder.checkpoints) is not None
+        controller.stop()
+        controller.stop()
+        thread.join()
+
+
+def test_patience_has_an_end() -> None:
+    credentials = new_credentials()
+    crew = RemoteCrew(1, lambda _: 0, credentials=credentials)
+    join = crew.join.dump().encode() + b"\n"
+    crew.close()
+    command = [sys.executable, "-m", "srl.control.supervisor", "--join", "-", "--host", "0", "--patience", "0.5"]
+    assert subprocess.run(command, cwd=ROOT, input=join, timeout=20, check=False).returncode == 75
+
+
+def when_working(controller: Controller, action: Any) -> threading.Thread:
+    def watch() -> None:
+        end = time.monotonic() + 30
+        while not controller.watch.env_steps:
+            assert time.monotonic() < end
+            threading.Event().wait(0.01)
+        action()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("token", "first", "code"),
+    [
+        ("right", b"\xc1", grpc.StatusCode.INVALID_ARGUMENT),
+        ("right", b"\x80", grpc.StatusCode.INVALID_ARGUMENT),
+        ("wrong", b"\x80", grpc.StatusCode.UNAUTHENTICATED),
+        ("", b"\x80", grpc.StatusCode.UNAUTHENTICATED),
+        ("plain", b"\x80", grpc.StatusCode.UNAVAILABLE),
+        ("other ca", b"\x80", grpc.StatusCode.UNAVAILABLE),
+    ],
+)
+def test_strangers_are_refused(token: str, first: bytes, code: grpc.StatusCode) -> None:
+    crew = RemoteCrew(1, lambda _: 0, credentials=new_credentials())
+    try:
+        ca = new_credentials().ca if token == "other ca" else crew.join.ca.encode()
+        options = [("grpc.ssl_target_name_override", SERVER_NAME), ("grpc.enable_http_proxy", 0)]
+        secure = grpc.ssl_channel_credentials(ca)
+        with (
+            grpc.insecure_channel(crew.address)
+            if token == "plain"
+            else grpc.secure_channel(crew.address, secure, options) as channel
+        ):
+            given = [(TOKEN, crew.join.token if token != "wrong" else "x" * 43)] if token else []
+            call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(iter([first]), metadata=given, timeout=10)
+            with pytest.raises(grpc.RpcError) as caught:
+                list(call)
+            assert caught.value.code() is code
+        assert crew.refused == (code is not grpc.StatusCode.UNAVAILABLE)
+        assert crew.poll(0.0) == []
+    finally:
+        crew.close()
+
+
+def test_the_join_line_shows_no_secret_when_printed() -> None:
+    crew = RemoteCrew(1, lambda _: 0, credentials=new_credentials())
+    crew.close()
+    assert crew.join.token not in repr(crew.join) and len(crew.join.token) >= 43
+    with pytest.raises(Exception, match="no msgpack"):
+        unpack(b"\xc1")
