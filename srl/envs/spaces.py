@@ -57,6 +57,7 @@ class BoxObs(Obs):
     def __init__(self, space: spaces.Box) -> None:
         self.space = space
         self.spec = Leaf(space.shape or (1,), "uint8" if space.dtype == np.uint8 else "float32")
+        self._kinds = {"f": "fiub", "u": "uib", "i": "iub", "b": "b"}[np.dtype(space.dtype or "float32").kind]
 
     def write(self, target: Tree, row: int, value: Any) -> None:
         target[row] = value  # type: ignore[index]
@@ -68,8 +69,7 @@ class BoxObs(Obs):
         array = np.asarray(value)
         if array.shape != self.space.shape:
             raise Fault(key, self.expected(), value, _likely_shape(array.shape, self.space.shape))
-        wanted = np.dtype(self.space.dtype or "float32").kind
-        if array.dtype.kind not in {"f": "fiub", "u": "uib", "i": "iub", "b": "b"}[wanted]:
+        if array.dtype.kind not in self._kinds:
             scaled = self.spec.dtype == "uint8" and array.dtype.kind == "f"
             low, high = ("0", "1") if scaled else ("low", "high")
             likely = f"image scaled to floats; declare Box({low},{high},...,float32) or return uint8"
@@ -214,18 +214,15 @@ class Actions(ABC):
 class DiscreteActions(Actions):
     spec: Discrete
 
-    def __init__(self, space: spaces.Discrete, *, plain: bool = False) -> None:
+    def __init__(self, space: spaces.Discrete) -> None:
         self.spec = Discrete(int(space.n))
         self.start = int(space.start)
-        self.plain = plain
-        """Python ints instead of numpy's: faster, but without `.item()`, so only for gymnasium's own envs."""
 
     def batch(self, rows: Tree) -> Array:
         return np.add(rows, self.start)  # type: ignore[arg-type]
 
     def split(self, rows: Tree) -> Sequence[Any]:
-        shifted = np.asarray(rows) + self.start if self.start else np.asarray(rows)
-        return shifted.tolist() if self.plain else list(shifted)
+        return list(np.asarray(rows) + self.start if self.start else np.asarray(rows))
 
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
         target[row] = np.asarray(value).astype(bool)  # type: ignore[index]
@@ -307,10 +304,10 @@ class DictActions(Actions):
                 part.write_mask(target[_plain(key)], row, value[key])
 
 
-def actions_of(space: spaces.Space[Any], name: str = "env", *, plain: bool = False) -> Actions:
-    """How to take the actions of a space; `plain`: Discrete actions as Python ints."""
+def actions_of(space: spaces.Space[Any], name: str = "env") -> Actions:
+    """How to take the actions of a space."""
     if isinstance(space, spaces.Discrete):
-        return DiscreteActions(space, plain=plain)
+        return DiscreteActions(space)
     if isinstance(space, spaces.MultiDiscrete):
         return MultiDiscreteActions(space)
     if isinstance(space, spaces.MultiBinary):

@@ -261,14 +261,27 @@ def test_rows_that_numpy_would_take_silently_are_refused(row: Any, likely: str) 
         played(env_of(one), np.zeros((1, 1), np.int64))
 
 
-def test_a_late_fault_is_found_by_the_row_that_is_looked_at_each_tick() -> None:
+def test_a_late_fault_is_found_by_the_rows_that_are_still_looked_at() -> None:
     one = Odd(length=999)
     env = env_of(one, checked=2)
     action = np.zeros((1, 1), np.int64)
     played(env, *[action] * 5)
     one.after_step = np.zeros(1, np.float32)
-    with pytest.raises(BadObservation, match="step 6"):
-        env.step({TEAM: action}, new_block(env.spec, 1))
+    with pytest.raises(BadObservation, match="step 9"):
+        for _ in range(8):
+            env.step({TEAM: action}, new_block(env.spec, 1))
+
+
+def test_cartpole_is_trusted_with_its_actions_only_after_the_checked_rows() -> None:
+    env = GymEnv(1, Seeds(0), id="CartPole-v1", checked=3)
+    wrong = {TEAM: np.full((1, 1), 2)}
+    block = new_block(env.spec, 1)
+    env.reset(block)
+    with pytest.raises(AssertionError):
+        env.step(wrong, block)
+    for _ in range(4):
+        env.step({TEAM: np.zeros((1, 1), np.int64)}, block)
+    assert env._envs[0].action_space.contains(2)
 
 
 def test_an_env_that_resets_within_the_last_step_is_refused() -> None:
