@@ -14,7 +14,7 @@ from srl.core.tree import Array, Tree
 from srl.envs.hide_and_seek import rules, stats
 from srl.envs.hide_and_seek.config import PHYSICS, Config, preset
 from srl.envs.hide_and_seek.draws import Draws
-from srl.envs.hide_and_seek.layout import layout, team_sizes
+from srl.envs.hide_and_seek.layout import Layout, layout, team_sizes
 from srl.envs.hide_and_seek.observe import Observer, obs_spec
 from srl.envs.hide_and_seek.rules import COUNTS, NEUTRAL
 from srl.envs.hide_and_seek.scene import Poses, Scene
@@ -78,6 +78,11 @@ class HideAndSeekVec(BatchEnv):
         self._start(np.arange(self.count), episode_seeds)
         self._observe(out)
 
+    def place(self, layouts: Sequence[Layout], out: Block) -> None:
+        """Start an episode in each copy in a world made by hand."""
+        self._enter(np.arange(self.count), layouts, [0] * self.count)
+        self._observe(out)
+
     def step(self, actions: Mapping[str, Tree], out: Block) -> None:
         fresh = np.flatnonzero(self._ended)
         self._manipulate(actions)
@@ -134,6 +139,9 @@ class HideAndSeekVec(BatchEnv):
             episode_seeds = [self.seeds.seed(world, int(self._episode[world])) for world in ids]
             self._episode[ids] += 1
         layouts = [layout(self.config, generator(seed, "hide_and_seek"), self._counts) for seed in episode_seeds]
+        self._enter(ids, layouts, episode_seeds)
+
+    def _enter(self, ids: Array, layouts: Sequence[Layout], episode_seeds: Sequence[int]) -> None:
         self._worlds.write(ids, layouts)
         self.scene.start(ids, layouts, self.poses, 0 if self.config.rules.unowned_veto else -1)
         self.scene.seed[ids] = episode_seeds

@@ -149,5 +149,6 @@ class Hiding(Game):
         square = (low * config.arena.scale, config.arena.side - (6.0 - high) * config.arena.scale)
         away = outside(self.poses.agents, square)
         if config.rules.objects_inside:
-            away |= (outside(self.poses.objects, square) & scene.object_there).any(1)[:, None]
+            lost = outside(self.poses.objects, square) & scene.object_there
+            away |= np.any(lost, axis=1, keepdims=True)
         reward[away] = -config.rules.penalty

@@ -121,6 +121,8 @@ class Worlds:
             field[...] = saved[name]
         # before the state: the constants are computed at the model's reference pose
         self._batch.set_const()
+        # they also make welds anew
+        self._fields["eq_data"][...] = saved["eq_data"]
         self._batch.state[...] = saved["state"]
         self._batch.warning[...] = 0
 
