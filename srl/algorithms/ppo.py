@@ -13,11 +13,10 @@ from srl.algorithms.ppo_plain import Weights, plain_pass
 from srl.algorithms.returns import gae
 from srl.algorithms.value_scale import ValueScale
 from srl.api.algorithm import Algorithm, Batch, Heads, Metrics, Needs
+from srl.api.neural import HandPass
 from srl.api.policy import PolicySpec
 from srl.core.load import option
 from srl.core.schedule import Schedule
-from srl.nets.actor_critic import ActorCritic
-from srl.nets.plain import PlainPass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ class PPO(Algorithm):
 
     def setup(self) -> None:
         self.scale = ValueScale().to(self.device) if self.config.normalize_value else None
-        self._plain: PlainPass | None = None
+        self._plain: HandPass | None = None
         self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=self.config.max_grad_norm)
 
     def update(self, batch: Batch) -> Metrics:
@@ -153,12 +152,13 @@ class PPO(Algorithm):
         """Whether this batch trains by hand; then it gets the column `features`."""
         config = self.config
         usual = type(self).loss is PPO.loss and type(self).value_error is PPO.value_error and len(batch.lead) == 2
-        if not (config.plain and usual and config.chunk == 1 and batch.origin.ranks is None and PlainPass.fits(self.policy)):
+        if not (config.plain and usual and config.chunk == 1 and batch.origin.ranks is None):
             return False
         rows = min(config.minibatch, batch.lead.numel())
         if self._plain is None or self._plain.rows < rows:
-            assert isinstance(self.policy, ActorCritic)
-            self._plain = PlainPass(self.policy, rows)
+            self._plain = self.policy.hand_pass(rows)
+        if self._plain is None:
+            return False
         batch.add(features=self._plain.features(batch.obs))
         return True
 

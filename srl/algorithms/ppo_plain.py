@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srl.api.algorithm import Batch
+from srl.api.neural import HandPass
 from srl.core.tree import Array, map_tree
-from srl.nets.plain import PlainPass
 
 
 class Weights(NamedTuple):
@@ -23,27 +23,31 @@ class Weights(NamedTuple):
     """Advantages within the minibatch."""
 
 
-def plain_pass(run: PlainPass, batch: Batch, weights: Weights) -> dict[str, float]:
+def plain_pass(run: HandPass, batch: Batch, weights: Weights) -> dict[str, float]:
     """Fill the gradients of one minibatch of single rows; what to show of it."""
     x: Array = batch.features[0].numpy()
     action = map_tree(lambda leaf: leaf[0].numpy(), batch.action)
     mask = None if batch.mask is None else map_tree(lambda leaf: leaf[0].numpy(), batch.mask)
-    advantage, old = batch.advantage[0].numpy(), batch.extra["log_prob"][0].numpy()
-    log_prob, entropy, value = run.forward(x, action, mask)
-    share: Any = np.float32(1.0 / len(x))
-    every = share
+    each: Any = np.float32(1.0 / len(x))
+    share: Any = each
     if batch.choice is not batch.valid:
         choice = batch.choice[0].numpy()
         share = choice * np.float32(1.0 / max(choice.sum(), 1))
-    if weights.normalize:
-        advantage = _normalized(advantage, share)
-    shown, log_prob_grad = _surrogate(log_prob - old, advantage, share, weights)
-    shown["value_loss"], value_grad = _value(value, batch.target[0].numpy(), batch.old_value[0].numpy(), every, weights)
-    shown["entropy"] = float(np.sum(entropy * share))
-    entropy_grad = None
-    if weights.entropy:
-        entropy_grad = np.broadcast_to(np.float32(-weights.entropy) * share, entropy.shape)
-    run.backward(log_prob_grad, entropy_grad, value_grad)
+    shown: dict[str, float] = {}
+
+    def policy_loss(log_prob: Array, entropy: Array) -> tuple[Array, Array | None]:
+        advantage = batch.advantage[0].numpy()
+        if weights.normalize:
+            advantage = _normalized(advantage, share)
+        numbers, grad = _surrogate(log_prob - batch.extra["log_prob"][0].numpy(), advantage, share, weights)
+        shown.update(numbers, entropy=float(np.sum(entropy * share)))
+        return grad, np.broadcast_to(np.float32(-weights.entropy) * share, entropy.shape) if weights.entropy else None
+
+    def value_loss(value: Array) -> Array:
+        shown["value_loss"], grad = _value(value, batch.target[0].numpy(), batch.old_value[0].numpy(), each, weights)
+        return grad
+
+    run.run(x, action, mask, policy_loss, value_loss)
     return shown
 
 

@@ -225,7 +225,7 @@ class _Minibatch(Batch):
         """This minibatch's rows of a gathered leaf."""
         time, number = self._lead[:2]
         rows = leaf.narrow(0, self._start, time * number)
-        return rows.unsqueeze(0) if time == 1 else rows.unflatten(0, (time, number))
+        return rows.unsqueeze(0) if time == 1 else rows.view(time, number, *rows.shape[1:])
 
     def _flags(self, name: str) -> Tensor:
         source = self._gather.batch

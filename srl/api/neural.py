@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -13,7 +14,7 @@ from srl.api.policy import Act, Ask, Bounds, PolicySpec
 from srl.core.errors import DoesNotFit
 from srl.core.seeds import Rng
 from srl.core.spec import TreeSpec
-from srl.core.tree import Tree, map_tree
+from srl.core.tree import Array, Tree, map_tree
 
 Heads: TypeAlias = dict[str, Any]
 """What a forward gives: "logits", "value", "q", ... and "memory" of a policy that remembers."""
@@ -35,6 +36,26 @@ class Dist(Protocol):
     def kl(self, other: Any) -> Tensor:
         """From this one to `other`."""
         ...
+
+
+PolicyLoss: TypeAlias = "Callable[[Array, Array], tuple[Array, Array | None]]"
+"""From log-probability and entropy, `[M]` each, to the gradients of both; None: no entropy in the loss."""
+ValueLoss: TypeAlias = "Callable[[Array], Array]"
+"""From values `[M]` to their gradient."""
+
+
+class HandPass(Protocol):
+    """Passes over single rows on CPU without autograd: what an algorithm may use where a policy offers it."""
+
+    rows: int
+    """The most that one pass takes."""
+
+    def features(self, obs: Any) -> Tensor:
+        """What `run` takes, of a whole batch; the weights that are trained do not enter it."""
+        ...
+
+    def run(self, x: Array, action: Any, mask: Any, policy_loss: PolicyLoss, value_loss: ValueLoss) -> None:
+        """Forward and backward over the feature rows `x`: fills `.grad` of every parameter."""
 
 
 class NeuralPolicy(nn.Module):
@@ -63,6 +84,10 @@ class NeuralPolicy(nn.Module):
 
     def observe(self, batch: Batch) -> None:
         """Take input statistics; the learner calls it once per batch, after update, before publishing."""
+
+    def hand_pass(self, rows: int) -> HandPass | None:
+        """Passes by hand over at most `rows` rows, or None where there is only autograd."""
+        return None
 
     def numpy_twin(self) -> str | None:
         """`pkg.mod:Class` of a torch-free policy that acts the same."""

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from srl.api.batch import Batch
-from srl.api.neural import Heads, NeuralPolicy
+from srl.api.neural import HandPass, Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
 from srl.core.tree import leaves
 from srl.nets.dists import make_dist
 from srl.nets.heads import head_size, real_size
 from srl.nets.mlp import Mlp, linear
 from srl.nets.normalizer import Normalizer
+from srl.nets.plain import PlainPass
 from srl.nets.settings import ActorCriticConfig
 from srl.nets.towers import run_towers
 from srl.nets.vision import NatureCnn, is_picture
@@ -73,6 +74,12 @@ class ActorCritic(NeuralPolicy):
 
     def numpy_twin(self) -> str | None:
         return None if self.pictures or self.memory != {} else "srl.nets.numpy_mlp:MLPPolicy"
+
+    def hand_pass(self, rows: int) -> HandPass | None:
+        """For vectors on CPU; not for a subclass, which may have another forward."""
+        usual = type(self) is ActorCritic and not self.pictures and len(self.actor.layers) > 0
+        full = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in self.parameters())
+        return PlainPass(self, rows) if usual and full else None
 
     def _layers(self, features: Tensor) -> tuple[Tensor, Tensor]:
         acting = self.actor(features)

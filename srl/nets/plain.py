@@ -1,4 +1,4 @@
-"""Plain actor-critics without autograd: forward and backward by hand, in memory that is used again at every pass."""
+"""Plain actor-critics without autograd: a `HandPass`, in memory that is used again at every pass."""
 
 from __future__ import annotations
 
@@ -8,36 +8,27 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from srl.api.neural import PolicyLoss, ValueLoss
 from srl.core.tree import Array
-from srl.nets.actor_critic import ActorCritic
 from srl.nets.mlp import Mlp
 from srl.nets.numpy_scores import make_score
 from srl.nets.towers import activate_, unactivate_
 
 
 class PlainPass:
-    """The passes of one `ActorCritic` over vectors on CPU. Gradients are written, not added, into `.grad`."""
+    """The passes of one `ActorCritic` over vectors. Gradients are written, not added, into `.grad`."""
 
-    def __init__(self, policy: ActorCritic, rows: int) -> None:
+    def __init__(self, policy: Any, rows: int) -> None:
         self.policy = policy
         self.rows = rows
+        memory = _Memory(rows, [len(layer.bias) for layer in policy.actor.layers])
         actor_heads = [policy.logits] if policy.critic is not None else [policy.logits, policy.value]
-        self._actor = _Tower(policy.actor, actor_heads, rows)
-        self._critic = _Tower(policy.critic, [policy.value], rows) if policy.critic is not None else None
+        self._actor = _Tower(policy.actor, actor_heads, memory)
+        self._critic = _Tower(policy.critic, [policy.value], memory) if policy.critic is not None else None
         self._score = make_score(policy.spec.action)
-        self._none = np.zeros(0, np.float32)
-        self._log_std = policy.log_std
-
-    @staticmethod
-    def fits(policy: nn.Module) -> bool:
-        """Whether the policy is one that this can do: no pictures, no subclass that changed the forward, on CPU."""
-        return (
-            type(policy) is ActorCritic
-            and not policy.pictures
-            and len(policy.actor.layers) > 0
-            and policy.device.type == "cpu"
-            and all(one.dtype == torch.float32 for one in policy.parameters())
-        )
+        none = np.zeros(0, np.float32)
+        self._log_std = none if policy.log_std is None else policy.log_std.detach().numpy()
+        self._log_std_grad = none if policy.log_std is None else _grad(policy.log_std)
 
     def features(self, obs: Any) -> Tensor:
         """What `forward` takes, of whole batches: inputs and a constant one. Weights do not enter it."""
@@ -45,35 +36,42 @@ class PlainPass:
             inputs = self.policy.encode(obs)
             return torch.cat([inputs, inputs.new_ones((*inputs.shape[:-1], 1))], -1)
 
-    def forward(self, x: Array, action: Any, mask: Any) -> tuple[Array, Array, Array]:
-        """(log-probability, entropy, value), `[M]` each, of the rows `x` `[M, inputs + 1]`."""
-        self._x = x
-        outs = self._actor.forward(x)
+    def run(self, x: Array, action: Any, mask: Any, policy_loss: PolicyLoss, value_loss: ValueLoss) -> None:
+        """One tower after the other, where there are two: what a tower needs stays in the cache."""
         if self._critic is not None:
-            outs += self._critic.forward(x)
-        log_std = self._none if self._log_std is None else self._log_std.detach().numpy()
-        log_prob, entropy = self._score.forward(outs[0], action, mask, log_std)
-        return log_prob, entropy, outs[1][0]
-
-    def backward(self, log_prob: Array, entropy: Array | None, value: Array) -> None:
-        """Fill `.grad` of every parameter from the gradients of what `forward` gave."""
-        heads = np.empty((self._actor.width(0), len(value)), np.float32)
-        log_std = self._none
-        if self._log_std is not None:
-            assert self._log_std.grad is not None
-            log_std = self._log_std.grad.numpy()
-        self._score.backward(log_prob, entropy, heads, log_std)
-        if self._critic is None:
-            self._actor.backward(self._x, [heads, value[None]])
+            (value,) = self._critic.forward(x)
+            self._critic.backward(x, [value_loss(value[0])[None]])
+            (logits,) = self._actor.forward(x)
+            self._actor.backward(x, [self._act(logits, action, mask, policy_loss)])
         else:
-            self._actor.backward(self._x, [heads])
-            self._critic.backward(self._x, [value[None]])
+            logits, value = self._actor.forward(x)
+            value_grad = value_loss(value[0])[None]
+            self._actor.backward(x, [self._act(logits, action, mask, policy_loss), value_grad])
+
+    def _act(self, logits: Array, action: Any, mask: Any, policy_loss: PolicyLoss) -> Array:
+        """The gradient of the logits."""
+        log_prob_grad, entropy_grad = policy_loss(*self._score.forward(logits, action, mask, self._log_std))
+        grad = np.empty_like(logits)
+        self._score.backward(log_prob_grad, entropy_grad, grad, self._log_std_grad)
+        return grad
+
+
+class _Memory:
+    """Activations of one tower, and one more of the last size; those above are overwritten by gradients on the way back."""
+
+    def __init__(self, rows: int, widths: list[int]) -> None:
+        self.values = [torch.empty((rows, width)) for width in widths]
+        self.last = torch.empty((rows, widths[-1]))
+        # the gradient of a layer goes where the values of the one above stood, if they are as wide
+        self.grads = [
+            self.values[i + 1] if widths[i] == widths[i + 1] else torch.empty((rows, widths[i])) for i in range(len(widths) - 1)
+        ]
 
 
 class _Tower:
     """Hidden layers and heads. The first layer takes its bias from the constant input."""
 
-    def __init__(self, body: Mlp, heads: list[nn.Linear], rows: int) -> None:
+    def __init__(self, body: Mlp, heads: list[nn.Linear], memory: _Memory) -> None:
         self._kind = body.activation
         layers: list[Any] = list(body.layers)
         self._layers = [(layer.weight.detach(), layer.bias.detach()) for layer in layers]
@@ -81,13 +79,10 @@ class _Tower:
         self._heads = [(head.weight.detach().numpy(), head.bias.detach().numpy()) for head in heads]
         self._head_grads = [(_grad(head.weight), _grad(head.bias)) for head in heads]
         widths = [len(bias) for _, bias in self._layers]
-        self._values = [torch.empty((rows, width)) for width in widths]
-        self._grads = [torch.empty((rows, width)) for width in widths]
+        self._values = memory.values
+        self._grads = [*memory.grads, memory.last]
         self._first = np.empty((self._layers[0][0].shape[1] + 1, widths[0]), np.float32)
-        self._ones = np.ones(rows, np.float32)
-
-    def width(self, head: int) -> int:
-        return len(self._heads[head][1])
+        self._ones = np.ones(len(memory.last), np.float32)
 
     def forward(self, x: Array) -> list[Array]:
         """Heads `[k, M]`."""

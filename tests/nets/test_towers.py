@@ -11,7 +11,6 @@ from srl.core.spec import Leaf
 from srl.learners.flat import flatten
 from srl.nets.actor_critic import ActorCritic
 from srl.nets.mlp import Mlp, activate, linear
-from srl.nets.plain import PlainPass
 from srl.nets.towers import run_towers
 
 
@@ -61,7 +60,6 @@ def test_passes_by_hand_have_the_gradients_of_autograd(activation: str, shared: 
     torch.manual_seed(0)
     spec = PolicySpec(obs=Leaf((6,), "float32"), action=action)
     policy = ActorCritic(ActorCritic.Config(activation=activation, shared=shared, hidden=(32, 48, 16)), spec)
-    assert PlainPass.fits(policy)
     flatten(policy.parameters())
     obs = torch.randn(40, 6)
     features = policy.encode(obs[None])[0]
@@ -73,8 +71,10 @@ def test_passes_by_hand_have_the_gradients_of_autograd(activation: str, shared: 
     loss.backward()
     expected = [one.grad.clone() for one in policy.parameters()]
 
-    run = PlainPass(policy, 64)
-    run.forward(run.features(obs).numpy(), given.numpy(), None)
-    run.backward(up.numpy(), across.numpy(), down.numpy())
+    run = policy.hand_pass(64)
+    assert run is not None
+    run.run(
+        run.features(obs).numpy(), given.numpy(), None, lambda *_: (up.numpy(), across.numpy()), lambda _: down.numpy().copy()
+    )
     for one, want in zip(policy.parameters(), expected, strict=True):
         torch.testing.assert_close(one.grad, want, atol=3e-5, rtol=1e-4)
