@@ -16,7 +16,7 @@ from srl.core.load import load, nearest, option
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree
-from srl.envs.drawing import choose_gl
+from srl.envs.drawing import require_gl
 from srl.envs.mujoco_task import Task
 from srl.envs.mujoco_tasks import TASKS
 from srl.envs.single import TEAM
@@ -48,7 +48,7 @@ class MujocoEnv(BatchEnv):
         kind = _task(self.config.id)
         _check_stats(self.config)
         if self.config.render:
-            choose_gl()
+            require_gl()
         import mujoco
         from mujoco.batch import Batch
 
@@ -167,11 +167,17 @@ class MujocoEnv(BatchEnv):
 
 def plays(name: str, args: Mapping[str, Any]) -> bool:
     """Whether a gymnasium id with these settings can be played here; other settings go to gymnasium's own env."""
-    if name not in TASKS or importlib.util.find_spec("mujoco.batch") is None:
+    if name not in TASKS or not _has_batch():
         return False
     known = {one.name for kind in (MujocoConfig, TASKS[name].Settings) for one in fields(kind)}
     inner = args.get("args", {})
     return set(args) <= known and set(inner) <= known and set(args.get("stats", ())) <= set(STATS)
+
+
+def _has_batch() -> bool:
+    """Whether this MuJoCo steps batches, without importing it: MUJOCO_GL may not be chosen yet."""
+    spec = importlib.util.find_spec("mujoco")
+    return spec is not None and any((Path(folder) / "batch.py").is_file() for folder in spec.submodule_search_locations or ())
 
 
 def _model(mujoco: Any, file: str) -> Any:

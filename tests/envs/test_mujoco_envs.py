@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import os
+import subprocess
+import sys
 from typing import Any
 
 import gymnasium
@@ -101,6 +105,24 @@ def test_what_the_batch_cannot_do_goes_to_gymnasiums_env() -> None:
         env = make_env(component, 1, Seeds(0))
         assert type(env) is kind, component
         env.close()
+
+
+def test_pictures_need_no_display() -> None:
+    if ctypes.util.find_library("EGL") is None and ctypes.util.find_library("OSMesa") is None:
+        pytest.skip("neither EGL nor OSMesa is installed")
+    code = (
+        "from srl.envs.resolve import make_env\n"
+        "from srl.api.env import new_block\n"
+        "from srl.core.seeds import Seeds\n"
+        "env = make_env({'use': 'Hopper-v5', 'render': True, 'width': 64, 'height': 48}, 2, Seeds(0))\n"
+        "env.reset(new_block(env.spec, 2))\n"
+        "picture = env.render(1)\n"
+        "assert picture.shape == (48, 64, 3) and picture.std() > 5, picture.shape\n"
+        "env.close()\n"
+    )
+    kept = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")}
+    done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_wrong_names_are_answered_with_the_nearest() -> None:
