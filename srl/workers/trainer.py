@@ -92,11 +92,13 @@ class TrainerWorker(Worker):
         return self._barrier_due
 
     def barrier(self, number: int) -> None:
-        """What has arrived for later batches is dropped; every grant is void and issued anew."""
+        """What has arrived for later batches is dropped and its grants are given again; the others stand."""
         while (lease := self._samples.get()) is not None:
+            self._grants.arrived(lease.grant)
             self._samples.counts.drop("barrier")
             lease.release()
-        self._grants.restart(self.updates)
+        for grant in self._grants.forget():
+            self._samples.grant(grant.number, version(self._epoch, grant.min_updates))
         self._barrier_due = False
 
     def drain(self) -> bool:
