@@ -140,3 +140,13 @@ def test_launch_from_python_returns_a_run(tmp_path):
     )
     assert run.verdict is not None and run.verdict.exit_code == 0
     assert run.metrics()[-1]["update"] == 2
+
+
+def test_bench_times_every_part_of_a_step():
+    from srl.cli.bench import measure
+    from srl.graph.prepare import prepare
+
+    words = ["~stop", "sampling.envs=8", "sampling.steps=16", "evaluation=null"]
+    costs = measure(prepare("cartpole", words), 0.2)
+    assert min(costs.env, costs.act, costs.train) > 0
+    assert costs.limit(2) == pytest.approx(2e6 / (costs.env + costs.act + costs.train))

@@ -1,0 +1,145 @@
+"""`srl bench limit experiment=NAME`: what this machine could reach with this experiment, and what it does."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from srl.cli.parsing import Parser, words_of
+from srl.core.errors import UserError
+from srl.graph.prepare import Prepared, prepare
+
+_WARM = 2
+"""Updates before anything is timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Microseconds per env step on one core, each measured by itself."""
+
+    env: float
+    act: float
+    train: float
+
+    def limit(self, cores: int) -> float:
+        """Env steps a second if nothing else cost anything."""
+        return cores * 1e6 / (self.env + self.act + self.train)
+
+
+def bench(argv: list[str]) -> int:
+    """Measure and print; the ratio is the one number that travels between machines."""
+    parser = Parser(prog="srl bench", description="limit experiment=NAME: limit, achieved rate and their ratio")
+    parser.add_argument("what", choices=["limit"])
+    parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of the run; the parts take a third of it")
+    given = parser.parse_intermixed_args(argv)
+    experiment, overrides = words_of(given.words)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    endless = [f"stop.{name}=null" for name in ("env_steps", "updates", "return")]
+    dropped = ["evaluation=null", *endless, f"stop.seconds={given.seconds}"]
+    prepared = prepare(experiment, [*overrides, *dropped])
+    costs = measure(prepared, given.seconds / 3)
+    rate = achieved(prepared)
+    cores = prepared.machine.cores
+    limit = costs.limit(cores)
+    print(f"env step     {costs.env:10.3f} us per env step")
+    print(f"inference    {costs.act:10.3f} us")
+    print(f"training     {costs.train:10.3f} us, all epochs")
+    print(f"limit        {limit:10,.0f} env steps a second on {cores} core{'' if cores == 1 else 's'}")
+    print(f"achieved     {rate:10,.0f} env steps a second, layout {prepared.experiment.layout}, {given.seconds:g} s")
+    print(f"ratio        {rate / limit:10.1%}")
+    return 0
+
+
+def measure(prepared: Prepared, seconds: float) -> Costs:
+    """Run the same workers in one process and time what each part takes of it; the lower quartile of the updates."""
+    from srl.session import Session
+
+    session = Session(prepared.graph, None)
+    try:
+        session.step(_WARM)
+        clocks = _attach(session.workers)
+        rounds: list[tuple[float, float, float]] = []
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end or len(rounds) < 4:
+            spent, steps = clocks.totals(), dict(session.totals)
+            session.step(1)
+            env, act, train = (1e6 * (now - then) for now, then in zip(clocks.totals(), spent, strict=True))
+            sampled = session.totals["env_steps"] - steps.get("env_steps", 0.0)
+            trained = session.totals["trained_steps"] - steps.get("trained_steps", 0.0)
+            if sampled and trained:
+                rounds.append((env / sampled, act / sampled, train / trained))
+    finally:
+        session.close()
+    return Costs(*(sorted(column)[len(rounds) // 4] for column in zip(*rounds, strict=True)))
+
+
+def achieved(prepared: Prepared) -> float:
+    """Rows trained a second, by a run in a folder that is thrown away, from its second update on."""
+    from srl.cli.runs import write_down
+    from srl.control.controller import Controller
+    from srl.observe.console import Console
+    from srl.store.lines import read_lines
+
+    with tempfile.TemporaryDirectory() as place, open(os.devnull, "w") as nowhere:
+        folder = write_down(prepared, (), None, Path(place))
+        console = Console(nowhere, quiet=True)
+        verdict = Controller(prepared.graph, folder=folder, console=console, derived=prepared.derived).run()
+        if verdict.exit_code:
+            raise UserError("the run that was to be timed failed", ("verdict", verdict.format()))
+        rows = [row for row in read_lines(folder.metrics) if row.get("update", 0) >= _WARM]
+    return _rate(rows)
+
+
+def _rate(rows: Sequence[dict[str, Any]]) -> float:
+    if len(rows) < 2:
+        raise UserError("too few updates to time", ("try", "--seconds 60, or a smaller sampling.steps"))
+    first, last = rows[0], rows[-1]
+    last = next(row for row in reversed(rows) if row["env_steps"] < last["env_steps"] or row is first)
+    if last is first:
+        last = rows[-1]
+    return float(last["env_steps"] - first["env_steps"]) / max(1e-9, float(last["wall"]) - float(first["wall"]))
+
+
+class _Clock:
+    """Adds up the CPU time spent in a function: what else the machine does must not count."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **named: Any) -> Any:
+            before = time.thread_time()
+            result = function(*args, **named)
+            self.total += time.thread_time() - before
+            return result
+
+        return timed
+
+
+@dataclass(frozen=True, slots=True)
+class _Clocks:
+    env: _Clock
+    act: _Clock
+    train: _Clock
+
+    def totals(self) -> tuple[float, float, float]:
+        return self.env.total, self.act.total, self.train.total
+
+
+def _attach(workers: Any) -> _Clocks:
+    """Put clocks around what the workers call: env.step, policy.act, learner.update."""
+    clocks = _Clocks(_Clock(), _Clock(), _Clock())
+    for worker in workers.values():
+        for group in getattr(worker, "groups", ()):
+            group.env.step = clocks.env.around(group.env.step)
+        if hasattr(worker, "learner"):
+            worker.learner.update = clocks.train.around(worker.learner.update)
+        elif hasattr(worker, "policy"):
+            worker.policy.act = clocks.act.around(worker.policy.act)
+    return clocks
