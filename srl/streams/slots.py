@@ -471,3 +471,4 @@ class Consumer(Peers[_Maker], SampleConsumer):
     def _release_memory(self) -> None:
         self._arrived.clear()
         self._leased.clear()
+        self._wants.clear()

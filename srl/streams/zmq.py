@@ -23,6 +23,10 @@ from srl.streams.sequence import HEADER, Head, Sequence
 _HUBS = ("consumer", "server", "publisher")
 _LARGE = 500_000
 """From here on frames are handed to ZeroMQ without a copy."""
+_SLACK = 1 << 16
+"""Small lies about a size are seen and counted; at larger ones ZeroMQ cuts the connection before anything is allocated."""
+_UNITS = 4096
+"""Envs that one question may hold."""
 _BEAT = 0.1
 _PATIENCE = 5
 """Beats without an acknowledgement after which a link is probed."""
@@ -62,6 +66,9 @@ class ZmqTransport(Transport):
     def open(self, end: Peers[Any], arena: Arena) -> Any:
         self.end = end
         self.schema = int.from_bytes(hashlib.sha256(f"{end.spec.name} {end._agreed}".encode()).digest()[:8], "little")
+        records = [Layout(spec) for spec in (end.spec.record, end.spec.answer)]
+        units = _UNITS if end.spec.kind == "infer" else 1
+        self._largest = units * max(Packer(record, end.spec.compress).largest for record in records)
         if end.side in _HUBS:
             self._router = self._open_router()
         return zeroed(arena.size)
@@ -76,13 +83,19 @@ class ZmqTransport(Transport):
                 ("try", "give both processes a CURVE key pair, or neither"),
             )
         packers = {kind: Packer(layout, self.end.spec.compress) for kind, layout in bodies.items()}
+        largest = max(packer.largest for packer in packers.values())
+        if largest > self._largest:
+            raise WireError(
+                f"{address['name']}: records larger than {self._largest} bytes",
+                ("try", f"groups of at most {_UNITS} envs on the stream {self.end.spec.name}"),
+            )
         if self._router is not None:
             if self._gate is not None:
                 self._gate.allow(address["key"])
             wire = _ZmqWire(self, self._router, source, packers)
-            self._router.widest(packers)
         else:
-            wire = _ZmqWire(self, self._open_dealer(address, packers), None, packers)
+            wire = _ZmqWire(self, self._open_dealer(address), None, packers)
+        wire.socket.expect(largest)
         self._wires[source] = wire
         wire.source, wire.key = source, address["key"]
         wire.sequence.greet()
@@ -122,8 +135,9 @@ class ZmqTransport(Transport):
         if self._curve:
             socket.curve_server = True
             socket.zap_domain = b"srl"
+        router = _Socket(self, socket)
         self._endpoint = self._bound(socket)
-        return _Socket(self, socket, None)
+        return router
 
     def _bound(self, socket: Any) -> str:
         if self._bind.startswith("ipc://@"):  # an abstract name: no file stays behind
@@ -137,20 +151,21 @@ class ZmqTransport(Transport):
             endpoint = f"tcp://{self._host}:{endpoint.rpartition(':')[2]}"
         return endpoint
 
-    def _open_dealer(self, address: Mapping[str, Any], packers: Mapping[int, Packer]) -> _Socket:
+    def _open_dealer(self, address: Mapping[str, Any]) -> _Socket:
         socket = self._socket(zmq.DEALER)
         socket.set(zmq.ROUTING_ID, self.end.source.to_bytes(8, "little"))
         socket.set(zmq.IMMEDIATE, 1)
         if self._curve:
             socket.curve_serverkey = address["key"]
-        dealer = _Socket(self, socket, address["endpoint"])
-        dealer.widest(packers)
+        dealer = _Socket(self, socket)
+        socket.connect(address["endpoint"])
         return dealer
 
     def _socket(self, kind: int) -> Any:
         socket = self._bell.context.socket(kind)
         for option, value in _OPTIONS.items():
             socket.set(option, value)
+        socket.set(zmq.MAXMSGSIZE, self._largest + _SLACK)
         if self._curve:
             socket.curve_publickey, socket.curve_secretkey = self._curve
         return socket
@@ -159,27 +174,19 @@ class ZmqTransport(Transport):
 class _Socket:
     """A socket and its monitor on the bell. A router is shared by all wires of its end, a dealer belongs to one."""
 
-    def __init__(self, transport: ZmqTransport, socket: Any, connect: str | None) -> None:
+    def __init__(self, transport: ZmqTransport, socket: Any) -> None:
         self.raw = socket
         self.wire: _ZmqWire | None = None
         self._transport = transport
-        self._largest = 1 << 16
         self._copies = True
         self._monitor = socket.get_monitor_socket(_EVENTS)
-        transport.bell.add_socket(socket, self._drain_router if connect is None else self._drain_dealer)
+        router = socket.type == zmq.ROUTER
+        transport.bell.add_socket(socket, self._drain_router if router else self._drain_dealer)
         transport.bell.add_socket(self._monitor, self._drain_monitor)
-        socket.set(zmq.MAXMSGSIZE, self._largest)
-        self._connect = connect
 
-    def widest(self, packers: Mapping[int, Packer]) -> None:
-        """No frame may be larger than the largest record, with some room so that small lies are seen and counted."""
-        largest = max((packer.largest for packer in packers.values()), default=0)
-        self._largest = max(self._largest, largest + (1 << 16))
-        self._copies = self._largest < _LARGE
-        self.raw.set(zmq.MAXMSGSIZE, self._largest)
-        if self._connect is not None:
-            self.raw.connect(self._connect)
-            self._connect = None
+    def expect(self, largest: int) -> None:
+        """Large records are not copied out of ZeroMQ's memory."""
+        self._copies = self._copies and largest < _LARGE
 
     def close(self) -> None:
         if self.raw.closed:
@@ -244,11 +251,11 @@ class _Socket:
 class _ZmqWire(Wire):
     """One peer: what it was sent, what came from it."""
 
-    __slots__ = ("__weakref__", "_armed", "_beats", "_identity", "_packers", "_socket", "_transport", "key", "sequence", "source")
+    __slots__ = ("__weakref__", "_armed", "_beats", "_identity", "_packers", "_transport", "key", "sequence", "socket", "source")
 
     def __init__(self, transport: ZmqTransport, socket: _Socket, identity: int | None, packers: Mapping[int, Packer]) -> None:
         self._transport = transport
-        self._socket = socket
+        self.socket = socket
         self._identity = None if identity is None else identity.to_bytes(8, "little")
         self._packers = packers
         self._armed = False
@@ -294,11 +301,11 @@ class _ZmqWire(Wire):
         self._transport.forget(self)
         self._transport.bell.cancel(self)
         if self._identity is None:
-            self._socket.wire = None
-            self._socket.close()
+            self.socket.wire = None
+            self.socket.close()
 
     def _emit(self, frame: bytearray) -> bool:
-        socket = self._socket.raw
+        socket = self.socket.raw
         if socket.closed:
             return False
         copy = len(frame) < _LARGE
@@ -320,7 +327,7 @@ class _ZmqWire(Wire):
     def _beat(self) -> None:
         """Ten times a second while anything is owed: acknowledge, send again, ask."""
         self._armed = False
-        if self._socket.raw.closed:
+        if self.socket.raw.closed:
             return
         self.sequence.beat()
         self._beats += 1

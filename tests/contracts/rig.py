@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -178,4 +177,4 @@ def params(number: float) -> dict[str, Any]:
 
 def descriptors() -> int:
     """Open descriptors of this process."""
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
 import resource
 import threading
@@ -32,7 +31,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     gc.collect()
     assert not list(tmp_path.rglob("*.memory")) + list(tmp_path.rglob("*.bell"))
     assert threading.active_count() == threads
-    assert not [name for name in os.listdir("/dev/shm") if "srl" in name]
+    assert not list(Path("/dev/shm").glob("*srl*"))
     assert descriptors() <= before
 
 
