@@ -57,6 +57,7 @@ class FlatAdam:
             for one in parameters:
                 one.grad = torch.zeros_like(one) if one.grad is None else one.grad
             self.grads = [one.grad for one in parameters if one.grad is not None]
+        self._views = [(one, one.grad) for one in parameters]
         self.first = [torch.zeros_like(one) for one in self.values]
         self.second = [torch.zeros_like(one) for one in self.values]
         self.steps = [torch.zeros((), device=one.device) for one in self.values]
@@ -75,6 +76,7 @@ class FlatAdam:
         """Backward, sum over ranks, clip, step."""
         self.zero()
         loss.backward()  # type: ignore[no-untyped-call]
+        self._collect()
         self.apply()
 
     @torch.no_grad()
@@ -95,6 +97,14 @@ class FlatAdam:
             lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=0.0, eps=self.eps,
             amsgrad=False, maximize=False, grad_scale=scale,
         )  # fmt: skip
+
+    def _collect(self) -> None:
+        """Take back gradients that somebody set free (`module.zero_grad()`), or they would be lost."""
+        for parameter, view in self._views:
+            if parameter.grad is not view and view is not None:
+                if parameter.grad is not None:
+                    view.copy_(parameter.grad)
+                parameter.grad = view
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint keeps."""

@@ -43,12 +43,12 @@ class ActorCritic(NeuralPolicy):
         self.critic = None if config.shared else Mlp(tower, config.activation)
         self.logits = linear(tower[-1], head_size(spec.action), 0.01)
         self.value = linear(tower[-1], 1, 1.0)
+        self._compiled: Any = torch.compile(self._forward) if config.compile else None
         reals = real_size(spec.action)
         self.log_std = nn.Parameter(torch.full((reals,), config.log_std)) if reals else None
 
     def unroll(self, batch: Batch) -> Heads:
-        features = self.encode(batch.obs)
-        logits, value = self._numpy(features) if _is_plain(features) else self._layers(features)
+        logits, value = self._forward(batch.obs) if self._compiled is None else self._compiled(batch.obs)
         heads: Heads = {"logits": logits, "value": value.squeeze(-1)}
         if self.log_std is not None:
             heads["log_std"] = self.log_std
@@ -73,13 +73,17 @@ class ActorCritic(NeuralPolicy):
             self.normalizer.observe(rows[batch.valid])
 
     def numpy_twin(self) -> str | None:
-        return None if self.pictures or self.memory != {} else "srl.nets.numpy_mlp:MLPPolicy"
+        return "srl.nets.numpy_mlp:MLPPolicy" if type(self) is ActorCritic and not self.pictures else None
 
     def hand_pass(self, rows: int) -> HandPass | None:
         """For vectors on CPU; not for a subclass, which may have another forward."""
         usual = type(self) is ActorCritic and not self.pictures and len(self.actor.layers) > 0
         full = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in self.parameters())
         return PlainPass(self, rows) if usual and full else None
+
+    def _forward(self, obs: Any) -> tuple[Tensor, Tensor]:
+        features = self.encode(obs)
+        return self._numpy(features) if _is_plain(features) else self._layers(features)
 
     def _layers(self, features: Tensor) -> tuple[Tensor, Tensor]:
         acting = self.actor(features)

@@ -17,4 +17,5 @@ class ActorCriticConfig:
     shared: bool = option(False, "one tower for actor and critic instead of one each")
     normalize_obs: bool = option(False, "running mean and variance of vector observations, learned on the way")
     log_std: float = option(0.0, "of Box actions, at the start; then it is learned")
+    compile: bool = option(False, "torch.compile the networks: pays for pictures, not for plain towers")
     features: int = option(512, "numbers that a picture is encoded to", low=1)

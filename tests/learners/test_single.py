@@ -167,6 +167,16 @@ def test_flat_adam_is_adam_with_clipped_gradients(clip: float | None) -> None:
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
 
 
+def test_gradients_that_were_set_free_are_not_lost() -> None:
+    layer, x = nn.Linear(3, 1), torch.randn(8, 3)
+    flat = FlatAdam(list(layer.parameters()), Clock(), lr=0.1)
+    before = layer.weight.clone()
+    layer.zero_grad()  # sets them to None
+    flat.step(layer(x).sum())
+    assert (layer.weight != before).any()
+    assert layer.weight.grad is not None and layer.weight.grad.data_ptr() == flat.grads[0].data_ptr()
+
+
 def test_a_second_optimizer_may_share_parameters_with_the_first() -> None:
     """The auxiliary phase of PPG has an optimizer of its own over the same network."""
     layer, clock = nn.Linear(3, 1), Clock()
