@@ -16,11 +16,12 @@ from srl.core.tree import leaves
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.build import graph_to_yaml
 from srl.graph.check import check, check_memory, check_resources, notes
-from srl.graph.derive import Derived, derive_in_child
+from srl.graph.derive import Derived
 from srl.graph.layouts import Timing, plan
 from srl.graph.machine import Machine
 from srl.graph.show import plan_lines
 from srl.graph.spec import Graph
+from srl.graph.specs import derived_specs
 
 _AUTO = {
     ("layout",),
@@ -95,7 +96,7 @@ def prepare(
     if not look:
         return prepared
     try:
-        derived = derive_in_child(graph)
+        derived = derived_specs(graph)
     except UserError as error:
         raise placed(error, composed.provenance) from None
     if resume is not None:

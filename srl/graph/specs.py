@@ -1,0 +1,67 @@
+"""The specs of a run, remembered: the look at env and policies costs seconds, and gives the same for the same things."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from importlib import metadata
+from pathlib import Path
+
+import msgpack
+
+import srl
+from srl.core.load import dump
+from srl.graph.derive import Derived, derive_in_child, with_streams
+from srl.graph.spec import Graph
+
+_PACKAGES = ("numpy", "torch", "gymnasium", "mujoco-core", "pettingzoo")
+
+
+def derived_specs(graph: Graph) -> Derived:
+    """From memory where nothing can have changed, else by a look in a process of its own."""
+    key = spec_key(graph)
+    if key is None:
+        return derive_in_child(graph)
+    file = _cache() / f"{key}.msgpack"
+    try:
+        return with_streams(graph, Derived.from_data(msgpack.unpackb(file.read_bytes())))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    derived = derive_in_child(graph)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_suffix(f".{os.getpid()}")
+    aside.write_bytes(msgpack.packb(derived.to_data()))
+    aside.replace(file)
+    return derived
+
+
+def spec_key(graph: Graph) -> str | None:
+    """What the specs depend on; None where code of the user takes part, which may change at any time."""
+    names = [graph.env.use]
+    for entry in graph.policies.values():
+        names += [entry.policy.use, *([entry.algorithm.use] if entry.algorithm else [])]
+    if graph.plugins or any(":" in name for name in names) or any(":" in node.worker for node in graph.nodes):
+        return None
+    facts = [dump(graph.env), dump(graph.policies), dump(graph.agents), _versions(), _newest_source()]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
+
+
+def _versions() -> list[str]:
+    found = []
+    for package in _PACKAGES:
+        try:
+            found.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _newest_source() -> list[float]:
+    """Changes whenever a file of this package does."""
+    files = list(Path(srl.__file__).parent.rglob("*.py"))
+    return [float(len(files)), max(file.stat().st_mtime for file in files)]
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "srl" / "specs"

@@ -1,0 +1,49 @@
+"""Specs are remembered only where nothing can have changed."""
+
+from dataclasses import replace
+
+import pytest
+
+from srl.config.experiment import read_experiment
+from srl.graph import specs
+from srl.graph.layouts import plan
+from srl.graph.machine import Machine
+from srl.graph.spec import Component
+
+MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
+
+
+def wired(**settings):
+    base = {"env": "CartPole-v1", "algorithm": "ppo", "sampling": {"envs": 8, "steps": 16}}
+    return plan(read_experiment(base | settings), machine=MACHINE).graph
+
+
+def test_a_second_look_is_from_memory_and_equal(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = specs.derived_specs(wired(layout="impala"))
+
+    def look(graph):
+        raise AssertionError("looked again")
+
+    monkeypatch.setattr(specs, "derive_in_child", look)
+    assert specs.derived_specs(wired(layout="impala", seed=2)) == first
+    inline = specs.derived_specs(wired(mode="inline"))
+    assert {spec.via for spec in inline.streams.values()} == {"inproc"}
+    with pytest.raises(AssertionError, match="looked again"):
+        specs.derived_specs(wired(policy={"use": "actor_critic", "hidden": [8]}))
+
+
+def test_a_damaged_memory_is_looked_up_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    graph = wired()
+    file = tmp_path / "srl" / "specs" / f"{specs.spec_key(graph)}.msgpack"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"\x81")
+    assert specs.derived_specs(graph).policies["main"].spec.agents == 1
+
+
+def test_code_of_the_user_is_never_remembered():
+    graph = wired()
+    assert specs.spec_key(graph) is not None
+    assert specs.spec_key(replace(graph, env=Component(use="mine.py:Env"))) is None
+    assert specs.spec_key(replace(graph, plugins=("my_pkg",))) is None
