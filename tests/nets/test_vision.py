@@ -36,7 +36,7 @@ def test_compiled_networks_give_the_same_numbers() -> None:
     for one in (plain, compiled):
         one.unroll(batch)["value"].sum().backward()
     torch.testing.assert_close(plain.unroll(batch)["logits"], compiled.unroll(batch)["logits"], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(plain.actor.layers[0].weight.grad, compiled.actor.layers[0].weight.grad, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(plain.critic.layers[0].weight.grad, compiled.critic.layers[0].weight.grad, atol=1e-3, rtol=1e-3)
 
 
 def test_a_subclass_has_no_twin_and_no_passes_by_hand_of_its_parent() -> None:
