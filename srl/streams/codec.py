@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class Layout:
         self._keys = [tuple(path.split("/")) if path else () for path in self.paths]
         self._flat = all(len(keys) == 1 for keys in self._keys)
         self._names = [keys[0] for keys in self._keys] if self._flat else []
+        self._counted: dict[int, list[tuple[int, ...]]] = {}
 
     def views(self, buffer: Any, start: int = 0, *, writable: bool = True) -> Tree:
         """The tree of arrays that lie in `buffer` from `start` on."""
@@ -54,25 +55,25 @@ class Layout:
     def flat(self, tree: Tree) -> list[Array]:
         """The leaves in order, unchecked."""
         if self._flat:
-            assert isinstance(tree, Mapping)
-            return [tree[name] for name in self._names]
+            branch: Any = tree
+            return [branch[name] for name in self._names]
         return [_leaf(tree, keys) for keys in self._keys]
 
-    def checked(self, tree: Tree, lead: int | None = None) -> list[Array]:
-        """The leaves in order; a leaf of another shape or dtype raises. `lead` stands for axis 0 when given."""
-        try:
-            arrays = self.flat(tree)
-        except (KeyError, TypeError) as error:
-            raise self._mismatch(
-                "a leaf is missing", ", ".join(self.paths), ", ".join(path for path, _ in leaves(tree))
-            ) from error
-        for index, array in enumerate(arrays):
-            shape = self.shapes[index]
-            if lead is not None:
-                shape = (lead, *shape[1:])
-            if array.shape != shape or array.dtype != self.dtypes[index]:
-                where = f"leaf {self.paths[index] or 'value'} does not fit its stream"
-                raise self._mismatch(where, f"{self.dtypes[index]} {shape}", f"{array.dtype} {array.shape}")
+    def checked(self, tree: Tree) -> list[Array]:
+        """The leaves in order; a leaf of another shape or dtype raises."""
+        arrays = self._found(tree)
+        if [array.shape for array in arrays] != self.shapes or [array.dtype for array in arrays] != self.dtypes:
+            raise self._unfit(arrays, self.shapes)
+        return arrays
+
+    def checked_rows(self, tree: Tree, count: int) -> list[Array]:
+        """The same for `count` units where the layout has one: axis 0 is not that of the spec."""
+        arrays = self._found(tree)
+        shapes = self._counted.get(count)
+        if shapes is None:
+            shapes = self._counted[count] = [(count, *shape[1:]) for shape in self.shapes]
+        if [array.shape for array in arrays] != shapes or [array.dtype for array in arrays] != self.dtypes:
+            raise self._unfit(arrays, shapes)
         return arrays
 
     def pack(self, tree: Tree, room: int = 0) -> bytearray:
@@ -87,6 +88,20 @@ class Layout:
         if len(data) != self.size:
             raise HostileFrame(f"a record of {len(data)} bytes where {self.size} were agreed")
         return self.views(data, writable=False)
+
+    def _found(self, tree: Tree) -> list[Array]:
+        try:
+            return self.flat(tree)
+        except (KeyError, TypeError, IndexError) as error:
+            found = ", ".join(path for path, _ in leaves(tree))
+            raise self._mismatch("a leaf is missing", ", ".join(self.paths), found) from error
+
+    def _unfit(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> SpecMismatch:
+        for path, array, shape, dtype in zip(self.paths, arrays, shapes, self.dtypes, strict=True):
+            if array.shape != shape or array.dtype != dtype:
+                where = f"leaf {path or 'value'} does not fit its stream"
+                return self._mismatch(where, f"{dtype} {shape}", f"{array.dtype} {array.shape}")
+        raise AssertionError("every leaf fits")
 
     @staticmethod
     def _mismatch(headline: str, expected: str, found: str) -> SpecMismatch:

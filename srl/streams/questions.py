@@ -160,7 +160,9 @@ class _Client(Linked):
     questions: list[Tree]
     answers: list[list[Array]]
     words: memoryview | None
+    size: int
     last: list[Ticket] = field(default_factory=list)
+    gone: bool = False
 
 
 @dataclass(slots=True)
@@ -189,6 +191,8 @@ class Server(Peers[_Client], InferServer):
     def take(self, limit: int, version: Version) -> Asked | None:
         if not self._queue:
             return None
+        if len(self._queue) == 1:
+            return self._take_one(version)
         taken, units = self._choose(limit, version)
         if not taken:
             return None
@@ -209,10 +213,13 @@ class Server(Peers[_Client], InferServer):
         return (self._units, time.monotonic() - self._queue[0].since) if self._queue else (0, 0.0)
 
     def reply(self, asked: Asked, answer: Tree, version: Version) -> None:
-        arrays = self._part.checked(answer, lead=sum(asked.sizes))
+        arrays = self._part.checked_rows(answer, sum(asked.sizes))
+        if len(asked.tickets) == 1:
+            self._answer(asked.tickets[0], arrays, version)
+            return
         start = 0
         for queued, size in zip(asked.tickets, asked.sizes, strict=True):
-            self._answer(queued, arrays, start, start + size, version)
+            self._answer(queued, [array[start : start + size] for array in arrays], version)
             start += size
         stack = self._lent.pop(id(asked), None)
         if stack is not None:
@@ -222,6 +229,23 @@ class Server(Peers[_Client], InferServer):
         if not self._queue:
             return ""
         return f"{self.name} holds {len(self._queue)} questions that need version {self._queue[0].min_version} or newer"
+
+    def _take_one(self, version: Version) -> Asked | None:
+        """The usual case, without lists."""
+        queued = self._queue[0]
+        client, group = queued.client, queued.group
+        if queued.min_version > version:
+            return None
+        self._queue.popleft()
+        self._units = 0
+        words = client.words
+        if words is not None:
+            if words[2 * group] != queued.ticket:
+                self._counts.drop("stale")
+                return None
+            words[2 * group + 1] = queued.ticket
+        self._counts.taken += 1
+        return Asked(queued.rows, (client.units,), self, (queued,))
 
     def _choose(self, limit: int, version: Version) -> tuple[list[_Queued], int]:
         taken: list[_Queued] = []
@@ -261,18 +285,18 @@ class Server(Peers[_Client], InferServer):
             np.concatenate([leaf[index] for leaf in leaves], out=view)
         return self._unit.tree(views), stack
 
-    def _answer(self, queued: _Queued, arrays: list[Array], start: int, end: int, version: Version) -> None:
+    def _answer(self, queued: _Queued, arrays: list[Array], version: Version) -> None:
         client = queued.client
-        if self._by_source.get(client.source) is not client:
-            return  # the client has left
-        if client.words is None:
-            part = self._part.tree([array[start:end] for array in arrays])
-            client.wire.send(ANSWER, queued.group, queued.ticket, version, part)
+        if client.gone:
             return
-        if client.words[2 * queued.group] != queued.ticket:
+        words = client.words
+        if words is None:
+            client.wire.send(ANSWER, queued.group, queued.ticket, version, self._part.tree(arrays))
+            return
+        if words[2 * queued.group] != queued.ticket:
             return  # asked anew meanwhile: the slot belongs to the newer question
         for target, array in zip(client.answers[queued.group], arrays, strict=True):
-            target[...] = array[start:end]
+            target[...] = array
         client.wire.send(ANSWER, queued.group, queued.ticket, version)
 
     def _on_ask(self, link: _Client, slot: int, number: int, value: int, body: Tree | None) -> None:
@@ -281,7 +305,7 @@ class Server(Peers[_Client], InferServer):
             return
         link.last[slot] = number
         rows = link.questions[slot] if body is None else body
-        self._counts.bytes += self._unit.size * link.units
+        self._counts.bytes += link.size
         self._units += link.units
         self._queue.append(_Queued(link, slot, number, value, rows, time.monotonic()))
 
@@ -300,7 +324,8 @@ class Server(Peers[_Client], InferServer):
 
     def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _Client:
         units, groups, memory = int(address["units"]), int(address["groups"]), wire.memory
-        client = _Client(peer, address["source"], incarnation, wire, units, groups, [], [], None, [0] * groups)
+        size = units * self._unit.size
+        client = _Client(peer, address["source"], incarnation, wire, units, groups, [], [], None, size, [0] * groups)
         if memory is not None:
             question, answer = self._layouts(address)
             arena = block_arena(question, answer, groups)
@@ -310,6 +335,7 @@ class Server(Peers[_Client], InferServer):
         return client
 
     def _detached(self, link: _Client, reason: str) -> Counts:
+        link.gone = True
         kept = [queued for queued in self._queue if queued.client is not link]
         lost = len(self._queue) - len(kept)
         if lost:

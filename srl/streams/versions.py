@@ -199,6 +199,7 @@ class Subscriber(Peers[_Source], ParamSubscriber):
         self._seen: Version = -1
         self._pending: tuple[Version, Tree] | None = None
         self._sources: list[_Source] = []
+        self._shared: list[_Source] = []
         self._copy: list[Array] = []
         self._request = incarnation << 32
         self._selector = ""
@@ -206,7 +207,7 @@ class Subscriber(Peers[_Source], ParamSubscriber):
         self._handlers = {PARAMS: self._on_params, KEPT: self._on_kept, NEW: self._on_new}
 
     def latest(self, newer_than: Version) -> tuple[Version, Tree] | None:
-        for link in self._sources:
+        for link in self._shared:
             words = link.words
             if words is not None and (words[0] != link.seen or link.version > newer_than):
                 found = self._read(link, newer_than)
@@ -323,6 +324,7 @@ class Subscriber(Peers[_Source], ParamSubscriber):
 
     def _attached(self, link: _Source) -> None:
         self._sources.append(link)
+        self._shared = [source for source in self._sources if source.words is not None]
         if self.transport.by == "bytes":
             link.wire.send(NEWER, 0, self._seen + 1)
         self._ask_fetch()
@@ -330,6 +332,7 @@ class Subscriber(Peers[_Source], ParamSubscriber):
     def _detached(self, link: _Source, reason: str) -> Counts:
         """What it had published last can still be read."""
         self._sources.remove(link)
+        self._shared = [source for source in self._sources if source.words is not None]
         if link.words is not None:
             found = self._read(link, self._seen)
             if found is not None:
@@ -338,5 +341,6 @@ class Subscriber(Peers[_Source], ParamSubscriber):
 
     def _release_memory(self) -> None:
         self._sources.clear()
+        self._shared.clear()
         self._pending = self._fetched = None
         self._copy = []

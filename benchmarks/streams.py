@@ -1,0 +1,260 @@
+"""Round trips and hand-over of inproc, shm and zmq side by side. python benchmarks/streams.py [--rows 64] [--seconds 1]"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from srl.core.spec import Leaf
+from srl.streams.base import End, Side, StreamSpec
+from srl.streams.open import Place, open_bell, open_end
+
+QUESTION = {"obs": Leaf((17,), "float32"), "first": Leaf((), "bool")}
+ANSWER = {"action": Leaf((), "int64"), "logp": Leaf((), "float32"), "value": Leaf((), "float32")}
+SLABS = {
+    "vectors 9 kB": {"obs": Leaf((80, 17), "float32"), "action": Leaf((80,), "int64"), "rest": Leaf((80, 4), "float32")},
+    "32 x 64 rows, 0.2 MB": {"obs": Leaf((33, 64, 17), "float32"), "rest": Leaf((32, 64, 8), "float32")},
+    "Atari 2.3 MB": {"obs": Leaf((80, 4, 84, 84), "uint8"), "rest": Leaf((80, 4), "float32")},
+}
+PARAMS = {"6 k": 6_000, "1 M": 1_000_000}
+VIAS = {
+    "inproc": ("inproc", Place()),
+    "shm": ("shm", Place()),
+    "zmq ipc": ("zmq", Place(bind="ipc://@")),
+    "zmq tcp": ("zmq", Place()),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=64, help="rows of one question")
+    parser.add_argument("--seconds", type=float, default=1.0, help="per figure")
+    options = parser.parse_args()
+    print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, load {os.getloadavg()[0]:.1f}; us, lower is better\n")
+    table("question and answer, p50 round trip", lambda via: round_trip(via, options.rows, options.seconds))
+    table("question and answer, Python time of the client alone", lambda via: client_cost(via, options.rows, options.seconds))
+    table(
+        f"the same per agent step, {options.rows} rows",
+        lambda via: client_cost(via, options.rows, options.seconds) / options.rows,
+    )
+    for name, record in SLABS.items():
+        table(
+            f"slab handed over (put -> get -> release), {name}",
+            lambda via, record=record: hand_over(via, record, options.seconds),
+        )
+    for name, count in PARAMS.items():
+        table(f"parameters adopted, {name}", lambda via, count=count: adopt(via, count, options.seconds))
+    table("look for newer parameters, none there", lambda via: look(via))
+
+
+def table(title: str, measure: Callable[[str], float]) -> None:
+    figures = {via: measure(via) for via in VIAS}
+    print(f"{title:58s}" + "".join(f"{via} {figure:9.2f}   " for via, figure in figures.items()), flush=True)
+
+
+class Pair:
+    """A near end here and a far end: in this process for inproc, in another one otherwise."""
+
+    def __init__(self, via: str, kind: str, near: Side, far: Side, record: Any, answer: Any = None, **sizes: int) -> None:
+        transport, place = VIAS[via]
+        self.spec = StreamSpec(name="bench", kind=kind, via=transport, record=record, answer=answer or {})  # type: ignore[arg-type]
+        self.bell = open_bell()
+        self.far: End | None = None
+        self.process: Any = None
+        self.near: Any = open_end(self.spec, near, name="bench:near/0", bell=self.bell, place=place, **sizes)
+        if via == "inproc":
+            self.far = open_end(self.spec, far, name="bench:far/0", bell=self.bell)
+            self.step = STEPS[far](self.far)
+            join(self.near, self.far)
+        else:
+            self._start(far, place)
+
+    def _start(self, far: Side, place: Place) -> None:
+        here, there = multiprocessing.get_context("fork").Pipe()
+        self.process = multiprocessing.get_context("fork").Process(target=serve, args=(there, self.spec, far, place), daemon=True)
+        self.process.start()
+        address = here.recv()
+        here.send(dict(self.near.address()))
+        self.near.attach("bench:far/0", address, 0)
+
+    def turn(self) -> None:
+        """Let the far end act, or wait for it."""
+        if self.far is not None:
+            self.bell.deliver()
+            next(self.step)
+        elif not self.bell.deliver():
+            self.bell.wait(1.0)
+            self.bell.deliver()
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.join()
+        self.near.close()
+        if self.far is not None:
+            self.far.close()
+        self.bell.close()
+
+
+def join(near: End, far: End) -> None:
+    near.attach(far.name, far.address(), 0)
+    far.attach(near.name, near.address(), 0)
+
+
+def serve(pipe: Any, spec: StreamSpec, side: Side, place: Place) -> None:
+    bell = open_bell()
+    end = open_end(spec, side, name="bench:far/0", bell=bell, place=place)
+    pipe.send(dict(end.address()))
+    end.attach("bench:near/0", pipe.recv(), 0)
+    step = STEPS[side](end)
+    while True:
+        if not bell.deliver() + next(step):
+            bell.wait(1.0)
+
+
+def answer_all(server: Any) -> Iterator[int]:
+    answers: dict[int, Any] = {}
+    while True:
+        asked = server.take(1024, 0)
+        if asked is not None:
+            units = sum(asked.sizes)
+            if units not in answers:
+                answers[units] = {
+                    "action": np.zeros(units, np.int64),
+                    "logp": np.zeros(units, np.float32),
+                    "value": np.zeros(units, np.float32),
+                }
+            asked.reply(answers[units], 1)
+        yield 1 if asked is not None else 0
+
+
+def take_all(consumer: Any) -> Iterator[int]:
+    for number in range(4):
+        consumer.grant(number, 0)
+    while True:
+        lease = consumer.get()
+        if lease is not None:
+            consumer.grant(lease.grant + 4, 0)
+            lease.release()
+        yield 1 if lease is not None else 0
+
+
+def publish_all(publisher: Any) -> Iterator[int]:
+    count = publisher.spec.record["w"].shape[0]
+    tree = {"w": np.zeros(count, np.float32)}
+    number, due = 0, 0.0
+    while True:
+        done = 0
+        if time.perf_counter() >= due:
+            number, done, due = number + 1, 1, time.perf_counter() + 0.002
+            publisher.publish(number, tree)
+        yield done
+
+
+STEPS: dict[str, Any] = {"server": answer_all, "consumer": take_all, "publisher": publish_all}
+
+
+def round_trip(via: str, rows: int, seconds: float) -> float:
+    pair, question = infer(via, rows)
+    times = []
+    end = time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        pair.near.post(0, question, 0)
+        while pair.near.ready(0) is None:
+            pair.turn()
+        times.append(time.perf_counter() - start)
+    pair.close()
+    return float(np.median(times)) * 1e6
+
+
+def client_cost(via: str, rows: int, seconds: float) -> float:
+    """What a step of the client pays: CPU time of post, deliver and ready, without sleeping; the far end is not in it."""
+    pair, question = infer(via, rows)
+    times = []
+    clock = time.perf_counter
+    end = clock() + seconds
+    while clock() < end:
+        start = clock()
+        pair.near.post(0, question, 0)
+        spent = clock() - start
+        if pair.far is None:
+            pair.bell.wait(1.0)
+        else:
+            next(pair.step)
+        while True:
+            start = clock()
+            pair.bell.deliver()
+            ready = pair.near.ready(0)
+            spent += clock() - start
+            if ready is not None:
+                break
+            if pair.far is None:
+                pair.bell.wait(1.0)
+        times.append(spent)
+    pair.close()
+    return float(np.median(times)) * 1e6
+
+
+def infer(via: str, rows: int) -> tuple[Pair, Any]:
+    pair = Pair(via, "infer", "client", "server", QUESTION, ANSWER, units=rows)
+    return pair, {"obs": np.zeros((rows, 17), np.float32), "first": np.zeros(rows, bool)}
+
+
+def hand_over(via: str, record: Any, seconds: float) -> float:
+    pair = Pair(via, "sample", "producer", "consumer", record, slots=2)
+    times = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        while (slab := pair.near.alloc()) is None:
+            pair.turn()
+        released = pair.near.counts.released
+        start = time.perf_counter()
+        pair.near.put(slab)
+        times.append(time.perf_counter() - start)
+        while pair.near.counts.released == released:
+            start = time.perf_counter()
+            pair.turn()
+            if pair.far is not None:
+                times[-1] += time.perf_counter() - start
+    pair.close()
+    return float(np.median(times)) * 1e6
+
+
+def adopt(via: str, count: int, seconds: float) -> float:
+    pair = Pair(via, "param", "subscriber", "publisher", {"w": Leaf((count,), "float32")})
+    seen, times = -1, []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pair.turn()
+        start = time.perf_counter()
+        found = pair.near.latest(seen)
+        if found is not None:
+            times.append(time.perf_counter() - start)
+            seen = found[0]
+    pair.close()
+    return float(np.median(times)) * 1e6
+
+
+def look(via: str) -> float:
+    pair = Pair(via, "param", "subscriber", "publisher", {"w": Leaf((64,), "float32")})
+    pair.turn()
+    while (found := pair.near.latest(-1)) is None:
+        pair.turn()
+    latest, rounds = pair.near.latest, 20_000
+    start = time.perf_counter()
+    for _ in range(rounds):
+        latest(found[0] + 1_000_000)
+    spent = time.perf_counter() - start
+    pair.close()
+    return spent / rounds * 1e6
+
+
+if __name__ == "__main__":
+    main()
