@@ -1,0 +1,139 @@
+"""Shared memory: refused when there is too little, mapped by anybody of this user, never torn, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srl.core.errors import TooFewResources, WireError
+from srl.core.spec import Leaf
+from srl.streams.segment import Segment, sweep
+from tests.contracts.rig import Rig, params
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig("shm", tmp_path)
+    yield made
+    made.close()
+
+
+def test_more_memory_than_there_is_is_an_error_at_once(rig: Rig) -> None:
+    with pytest.raises(TooFewResources, match="do not fit"):
+        rig.producer(record={"frames": Leaf((1 << 20, 1 << 20), "uint8")}, slots=4)
+
+
+def test_memory_that_cannot_be_reserved_is_an_error_at_once() -> None:
+    """The kernel says no: here by a file size limit, in life by a full /dev/shm or control group."""
+    script = (
+        "import resource\n"
+        "from srl.core.errors import TooFewResources\n"
+        "from srl.streams.segment import Segment\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "try:\n    Segment.create(1 << 22, 1)\n"
+        "except TooFewResources as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
+    assert "no room for 4.2 MB" in done.stdout
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_memory_is_that_of_its_owner_or_refused(tmp_path: Path, files: bool) -> None:
+    segment = Segment.create(1000, 77, tmp_path if files else None)
+    segment.buffer[5] = 42
+    again = Segment.attach(segment.address(), 1000, 77)
+    assert again.buffer[5] == 42
+    for size, owner in ((1000, 78), (999, 77)):
+        with pytest.raises(WireError, match="no stream memory"):
+            Segment.attach(segment.address(), size, owner)
+    address = segment.address()
+    again.close()
+    segment.close()
+    with pytest.raises(WireError, match="no stream memory"):
+        Segment.attach(address, 1000, 77)
+
+
+def test_a_descriptor_that_is_something_else_now_is_refused() -> None:
+    reader, writer = os.pipe()
+    with pytest.raises(WireError, match="no stream memory"):
+        Segment.attach({"pid": os.getpid(), "fd": reader}, 100, 1)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_sweep_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path: Path) -> None:
+    living = Segment.create(100, 1, tmp_path)
+    script = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom srl.streams.segment import Segment\n"
+        f"segment = Segment.create(100, 2, Path({str(tmp_path)!r}))\n"
+        "os.mkfifo(segment.path.with_suffix('.bell'))\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[2])
+    assert len(list(tmp_path.iterdir())) == 3
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [living.path]
+    living.close()
+
+
+def test_a_full_pipe_loses_no_message(rig: Rig) -> None:
+    """64 kB of messages fit; the rest waits at the sender, in order, while the peer is busy."""
+    producer, consumer = rig.producer(slots=4), rig.consumer()
+    rig.join([producer], [consumer])
+    wire = producer._by_name[consumer.name].wire  # type: ignore[attr-defined]
+    for _ in range(10_000):
+        wire.send(31)
+    consumer.grant(0, 0)
+    assert producer.alloc() is None
+    slab = rig.until(producer.alloc)
+    assert slab.grant == 0
+    rig.until(lambda: consumer.counts.dropped.get("hostile") == 10_000)
+
+
+class Interrupted(np.ndarray[Any, Any]):
+    """A copy target during whose first use the publisher comes round to the slot that is being read."""
+
+    publisher: Any = None
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        half = len(self) // 2
+        np.ndarray.__setitem__(self, slice(0, half), np.asarray(value)[:half])
+        publisher, Interrupted.publisher = Interrupted.publisher, None
+        if publisher is not None:
+            for number in (11, 12, 13):
+                publisher.publish(number, params(number))
+        np.ndarray.__setitem__(self, slice(half, None), np.asarray(value)[half:])
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_a_copy_that_was_overtaken_is_made_again(rig: Rig, behind: int) -> None:
+    publisher, reader = rig.publisher(), rig.subscriber()
+    rig.join([publisher], [reader])
+    for number in range(1, 3 + behind):
+        publisher.publish(number, params(number))
+    assert reader.latest(-1) is not None
+    publisher.publish(10, params(10))
+    reader._copy = [array.view(Interrupted) for array in reader._copy]  # type: ignore[attr-defined]
+    Interrupted.publisher = publisher
+    found = reader.latest(-1)
+    assert Interrupted.publisher is None
+    assert found is not None
+    assert (found[1]["w"] == found[0]).all(), "torn"
+    assert (found[1]["head"]["b"] == -found[0]).all()
+
+
+def test_open_ends_cost_few_descriptors(rig: Rig) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for index in range(20):
+        rig.producer(f"actor/{index}")
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 20 * 4
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 1024
