@@ -41,8 +41,18 @@ class Seeds:
         return generator(self.root, self.role, self.first + env, self.barrier, episode)
 
     def seed(self, env: int, episode: int) -> int:
-        """A 31-bit seed of one episode of one env, for simulators that want a number."""
-        return int(self.rng(env, episode).integers(2**31))
+        """A 31-bit seed of one episode of one env, for simulators that want a number. A hash: episodes may be short."""
+        number = self.root & _WORD
+        for part in (word(self.role), self.first + env, self.barrier, episode):
+            number = _mix_number(number + (part + 1) * _STEP & _WORD)
+        return number >> 33
+
+
+def _mix_number(number: int) -> int:
+    """`mix`, of one Python number."""
+    number = (number ^ number >> 30) * int(_FIRST) & _WORD
+    number = (number ^ number >> 27) * int(_SECOND) & _WORD
+    return number ^ number >> 31
 
 
 def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -51,6 +51,7 @@ class ActorWorker(Worker):
                 steps=args.steps,
                 first_env=(context.index * args.groups + number) * args.envs,
                 reading=self.reading,
+                place=context.name,
                 barrier=0 if context.inline else context.incarnation,  # inline, a resume goes on with the seeds there were
             )
             for number in range(args.groups)

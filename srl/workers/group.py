@@ -33,13 +33,14 @@ class Group:
         reading: Reading,
         role: str = "env",
         barrier: int = 0,
+        place: str = "",
     ) -> None:
         self.spec = derived.env
         self.reading = reading
         self.row = 0
         self.tick = 0
         """Env steps so far: part of the key of every noise."""
-        self._graph, self._role, self._first_env = graph, role, first_env
+        self._graph, self._role, self._first_env, self._place = graph, role, first_env, place
         self._envs = envs
         self.env: BatchEnv = self._new_env(barrier)
         seed = graph.seed if role == "env" else graph.seed ^ word(role)
@@ -126,7 +127,7 @@ class Group:
 
     def _new_env(self, barrier: int) -> BatchEnv:
         seeds = Seeds(self._graph.seed, self._role, self._first_env, barrier)
-        return make_env(component_data(self._graph.env), self._envs, seeds)
+        return make_env(component_data(self._graph.env), self._envs, seeds, place=self._place)
 
     def _block(self, row: int) -> Block:
         if self._only is not None:
