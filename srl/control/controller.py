@@ -74,9 +74,12 @@ def run(
     folder: RunFolder | None = None,
     resume: Path | None = None,
     console: Console | None = None,
-    derived: Derived | None = None,
+    derived: Derived | Callable[[], Derived] | None = None,
 ) -> Verdict:
-    """Run a graph to its end. Ctrl-C drains and saves, twice stops at once."""
+    """Run a graph to its end. Ctrl-C drains and saves, twice stops at once.
+
+    A function for `derived` is called when the processes have been started, which import meanwhile.
+    """
     return Controller(graph, folder=folder, resume=resume, console=console, derived=derived).run()
 
 
@@ -90,14 +93,16 @@ class Controller:
         folder: RunFolder | None = None,
         resume: Path | None = None,
         console: Console | None = None,
-        derived: Derived | None = None,
+        derived: Derived | Callable[[], Derived] | None = None,
         crew: Callable[[], Crew] | None = None,
         stall: float = STALL,
     ) -> None:
         self.graph = graph
         self.watch = Watch(graph)
         self.record = Record(graph, self.watch, folder, console, resume)
-        self._folder, self._resume, self._derived = folder, resume, derived
+        self._folder, self._resume = folder, resume
+        self._derived = None if callable(derived) else derived
+        self._derive = derived if callable(derived) else lambda: (derive if graph.mode == "inline" else derive_in_child)(graph)
         self._open_crew = crew or (InlineCrew if graph.mode == "inline" else LocalCrew)
         self._stall = stall
         self._members = self._plan(self.record.incarnation)
@@ -142,7 +147,7 @@ class Controller:
         for member in self._members.values():
             self._spawn(member)
         if self._derived is None:
-            self._derived = derive(self.graph) if self.graph.mode == "inline" else derive_in_child(self.graph)
+            self._derived = self._derive()  # the processes import meanwhile
         for member in self._members.values():
             self._assign(member)
 

@@ -21,7 +21,8 @@ from srl.core.errors import HostileFrame
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _TAIL = 20
-_ROOT = str(Path(__file__).resolve().parents[2])
+ROOT = str(Path(__file__).resolve().parents[2])
+"""Where `srl` is imported from."""
 
 
 @dataclass(slots=True)
@@ -150,7 +151,7 @@ class LocalCrew(Crew):
 
 def _environment(threads: int) -> dict[str, str]:
     """The thread plan must stand before the first import of numpy or torch."""
-    path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     plan = dict.fromkeys(_THREADS, str(threads))
     return {**os.environ, **plan, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
 

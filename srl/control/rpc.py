@@ -85,8 +85,8 @@ class _Host:
     processes: set[str] = field(default_factory=set)
     call: Any = None
     """The queue of the call that is open now."""
-    since: float = field(default_factory=time.monotonic)
-    """When its last call ended, or when we began to wait for it."""
+    since: float = float("inf")
+    """When its last call ended. One that has never come is not lost: the run's own limit on progress ends the wait."""
     gone: bool = False
 
 

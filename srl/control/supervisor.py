@@ -41,11 +41,17 @@ class Supervisor:
         self._stopping = 0.0
         self._attachment = Attachment(join, self._hello)
 
-    def run(self) -> int:
-        """Until the controller says `bye`, or has been away for longer than `patience`; the exit code."""
+    def run(self, lifeline: int | None = None) -> int:
+        """Until the controller says `bye`, or has been away for longer than `patience`; the exit code.
+
+        `lifeline`: a descriptor at whose end everything ends at once (ssh closes it when the connection is cut).
+        """
         due = 0.0
+        watched = [self._attachment.fileno(), self._crew.fileno(), *([lifeline] if lifeline is not None else [])]
         while True:
-            select.select([self._attachment.fileno(), self._crew.fileno()], [], [], 0.2)
+            ready, _, _ = select.select(watched, [], [], 0.2)
+            if lifeline in ready and not os.read(lifeline, 1 << 12):
+                return 75
             for message in self._attachment.receive():
                 if message["type"] == "bye":
                     return self._leave()
@@ -153,6 +159,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="srl.control.supervisor", description=__doc__)
     parser.add_argument("--join", help="`-`: from standard input; otherwise from the file $SRL_JOIN_FILE", choices=["-"])
     parser.add_argument("--host", type=int, required=True, help="which host of the run this is")
+    parser.add_argument("--lifeline", action="store_true", help="end when standard input does")
     parser.add_argument("--lease", type=float, default=LEASE)
     parser.add_argument("--patience", type=float, default=PATIENCE)
     given = parser.parse_args()
@@ -162,7 +169,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     try:
-        return supervisor.run()
+        return supervisor.run(sys.stdin.fileno() if given.lifeline else None)
     finally:
         supervisor.close()
 

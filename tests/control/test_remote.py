@@ -11,18 +11,17 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
 from rig import derived, graph
 
 from srl.control.controller import Controller
-from srl.control.crew import JointCrew
-from srl.control.local import LocalCrew
 from srl.control.messages import unpack
 from srl.control.rpc import METHOD, SERVICE, TOKEN, RemoteCrew
 from srl.control.security import SERVER_NAME, new_credentials
+from srl.launchers.local import LocalLauncher
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 
@@ -30,26 +29,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
-def remote(hosts: int = 1, *, lease: float = 30.0, place: Any = lambda _: 0, options: Sequence[str] = ()) -> Iterator[Any]:
-    """A crew, and its supervisors as (crew, processes)."""
-    crew = RemoteCrew(hosts, place, credentials=new_credentials(), lease=lease)
-    supervisors = []
-    for host in range(hosts):
-        command = [sys.executable, "-m", "srl.control.supervisor", "--join", "-", "--host", str(host)]
-        supervisors.append(subprocess.Popen([*command, *options], cwd=ROOT, stdin=subprocess.PIPE))
-        stdin = supervisors[-1].stdin
-        assert stdin is not None
-        stdin.write(crew.join.dump().encode() + b"\n")
-        stdin.close()
+def remote(*, lease: float = 30.0, options: Sequence[str] = ()) -> Iterator[Any]:
+    """A crew of one remote host that takes everything, and its supervisor."""
+    crew = RemoteCrew(1, lambda _: 0, credentials=new_credentials(), lease=lease)
+    launcher = LocalLauncher(1, options)
+    launcher.start({}, crew.join)
     try:
-        yield crew, supervisors
+        yield crew, launcher.supervisors[0]
     finally:
         crew.close()
-        for supervisor in supervisors:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                supervisor.wait(10)
-            supervisor.kill()
-            supervisor.wait()
+        launcher.stop({}, 10)
 
 
 def run(work: Any, crew: Any, tmp_path: Path, **more: Any) -> tuple[Controller, Any]:
@@ -58,15 +47,21 @@ def run(work: Any, crew: Any, tmp_path: Path, **more: Any) -> tuple[Controller, 
 
 
 def test_home_and_a_remote_supervisor_run_one_graph_over_encrypted_streams(tmp_path: Path) -> None:
-    with remote() as (far, (supervisor,)):
-        crew = JointCrew([LocalCrew(), far], lambda process: int(process.startswith("counter")))
-        controller, verdict = run(graph(counters=2, via="zmq"), crew, tmp_path)
-        assert verdict.kind == "done", verdict.format()
-        assert controller.watch.env_steps == 1000
-        (ledger,) = controller.watch.ledgers()
-        assert ledger.balanced, ledger.line()
-        assert supervisor.wait(10) == 0
-    assert far.refused == 0
+    work, launcher = graph(counters=2, via="zmq"), LocalLauncher(1)
+    crew = launcher.crew(work)
+    controller, verdict = run(work, crew, tmp_path)
+    assert verdict.kind == "done", verdict.format()
+    assert controller.watch.env_steps == 1000
+    (ledger,) = controller.watch.ledgers()
+    assert ledger.balanced, ledger.line()
+    assert launcher.supervisors[0].returncode == 0
+    assert cast(Any, crew).remote.refused == 0
+
+
+def test_a_supervisor_ends_with_its_lifeline(tmp_path: Path) -> None:
+    with remote() as (_, supervisor):
+        supervisor.stdin.close()
+        assert supervisor.wait(10) == 75
 
 
 def test_a_worker_killed_on_a_remote_host_is_restarted_there(tmp_path: Path) -> None:
@@ -85,7 +80,7 @@ def test_last_words_travel_from_a_remote_host(tmp_path: Path) -> None:
 
 
 def test_a_lost_supervisor_ends_the_run(tmp_path: Path) -> None:
-    with remote(lease=1.0) as (far, (supervisor,)):
+    with remote(lease=1.0) as (far, supervisor):
         work = graph(via="zmq", stop={"seconds": 60})
         controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), crew=lambda: far)
         killer = when_working(controller, lambda: os.kill(supervisor.pid, signal.SIGKILL))
@@ -112,7 +107,7 @@ def test_a_call_that_breaks_is_dialled_again_and_nothing_is_lost(tmp_path: Path)
 
 
 def test_workers_stop_and_save_when_the_controller_stays_away(tmp_path: Path) -> None:
-    with remote(lease=60.0, options=["--lease=0.5", "--patience=4"]) as (far, (supervisor,)):
+    with remote(lease=60.0, options=["--lease=0.5", "--patience=4"]) as (far, supervisor):
         work = graph(via="zmq", stop={"seconds": 60})
         folder = RunFolder.create(tmp_path, "rig", 1)
         controller = Controller(work, folder=folder, derived=derived(work), crew=lambda: far)
