@@ -22,7 +22,7 @@ def command(experiment: str | None, overrides: Sequence[str], given: argparse.Na
     """`python -m srl.launch`; its exit code."""
     resumed = _run_folder(given.resume)
     show_only = given.print_config or given.dry_run
-    prepared = prepare(experiment, overrides, resume=resumed.path if resumed else None, look=not given.print_config)
+    prepared = _prepared(experiment, overrides, {}, resumed, look=not given.print_config)
     if given.print_config:
         print(prepared.config_text(provenance=True), end="")
         return 0
@@ -111,11 +111,27 @@ def start(
 ) -> Run:
     """Prepare a run and write it down. It begins with `wait`, or with `start`."""
     resumed = _run_folder(resume)
-    prepared = prepare(experiment, overrides, settings=settings, resume=resumed.path if resumed else None)
+    prepared = _prepared(experiment, overrides, settings, resumed)
     folder = write_down(prepared, overrides, resumed, runs)
     if not quiet:
         _console(quiet).plan(prepared.lines())
     return Run(prepared, folder, resumed, quiet=quiet)
+
+
+def _prepared(
+    experiment: str | Path | None,
+    overrides: Sequence[str],
+    settings: Mapping[str, Any],
+    resumed: RunFolder | None,
+    *,
+    look: bool = True,
+) -> Prepared:
+    prepared = prepare(experiment, overrides, settings=settings, resume=resumed.path if resumed else None, look=look)
+    if resumed is not None and prepared.derived is not None:
+        from srl.cli.fit import check_fit
+
+        check_fit(resumed.path, prepared.graph, prepared.derived, prepared.changes)
+    return prepared
 
 
 def write_down(prepared: Prepared, overrides: Sequence[str], resumed: RunFolder | None, runs: str | Path) -> RunFolder:

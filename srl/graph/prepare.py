@@ -9,10 +9,8 @@ from typing import Any
 
 from srl.config.compose import Composed, compose, render_with_provenance
 from srl.config.experiment import Experiment, read_experiment, write_experiment
-from srl.core.errors import DoesNotFit, MissingKey, UserError
+from srl.core.errors import MissingKey, UserError
 from srl.core.registry import REGISTRIES, load_plugins
-from srl.core.spec import Leaf
-from srl.core.tree import leaves
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.build import graph_to_yaml
 from srl.graph.check import check, check_memory, check_resources, notes
@@ -99,8 +97,6 @@ def prepare(
         derived = derived_specs(graph)
     except UserError as error:
         raise placed(error, composed.provenance) from None
-    if resume is not None:
-        check_fit(resume, graph, derived, changes, composed.provenance)
     return replace(prepared, derived=derived, shared=check_memory(graph, derived, machine))
 
 
@@ -118,36 +114,6 @@ def placed(error: UserError, where: Provenance) -> UserError:
     if place is not None:
         error.lines.insert(0, ("from", str(place)))
     return error
-
-
-def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str], where: Provenance) -> None:
-    """E09, before anything starts: the layer that differs, and the setting that changed it."""
-    from srl.store import checkpoint
-    from srl.workers.checkpoints import checkpoint_folder
-
-    for name, entry in graph.policies.items():
-        path = checkpoint.latest(checkpoint_folder(run, graph, name)) if entry.algorithm is not None else None
-        if path is None:
-            if entry.algorithm is None:
-                continue
-            raise UserError(f"{run} has no checkpoint to go on from", ("try", "start anew, without --resume"))
-        saved = checkpoint.read(path).groups.get("policy", {})
-        have = {key: Leaf(array.shape, array.dtype.name) for key, array in saved.items()}
-        want = dict(leaves(derived.policies[name].params))
-        if have == want:
-            continue
-        layer = next((key for key in [*want, *have] if want.get(key) != have.get(key)), "")
-        raise DoesNotFit(
-            f"the checkpoint does not fit policy '{name}': layer '{layer}' is {_shape(have.get(layer))} there"
-            f" and {_shape(want.get(layer))} here",
-            ("checkpoint", str(path)),
-            *[("changed", text) for text in changes if text.startswith(("policy", "env", "policies"))],
-            ("try", "take that setting back, or start anew without --resume"),
-        )
-
-
-def _shape(leaf: Any) -> str:
-    return f"{leaf.dtype} {leaf.shape}" if leaf is not None else "absent"
 
 
 def _compose(
