@@ -247,7 +247,11 @@ class Controller:
         was, member.phase = member.phase, "gone"
         workers = [seat.name for seat in member.plan.seats]
         self.watch.forget(member.plan.name, workers, member.ends, killed=message["code"] != 0)
-        if self._ending is not None or was == "gone":
+        if self._ending is not None:
+            if message["code"] != 0:
+                self._died_at_the_end(member, message)
+            return
+        if was == "gone":
             return
         self._detach(member)
         failure = self._failure(member, message)
@@ -261,6 +265,14 @@ class Controller:
             known = SrlError.from_data(error) if error else None
             kind: Kind = "user error" if known is not None and known.exit_code == 2 else "worker failure"
             self._end(_Ending(kind, failure.how, drain=False, error=known))
+
+    def _died_at_the_end(self, member: Member, message: Message) -> None:
+        """A run that could not come to rest or save did not end well. After a failure it is a victim, which is told too."""
+        assert self._ending is not None
+        self._failures.append(self._failure(member, message))
+        self.record.event("died", process=member.plan.name, code=message["code"], how=self._failures[-1].how, restart=False)
+        if self._ending.kind in ("done", "solved", "interrupted", "preempted"):
+            self._ending = _Ending("worker failure", f"while the run came to its end: {self._ending.text}")
 
     def _on_lost(self, message: Message) -> None:
         """The host of this process is gone: the same as its death, without last words."""

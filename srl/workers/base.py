@@ -85,6 +85,8 @@ class Worker(ABC):
     """Class level: `check` needs no instance."""
     Args: ClassVar[type]
     """Frozen dataclass; the node's args are loaded into it strictly."""
+    preload: ClassVar[tuple[str, ...]] = ()
+    """Modules that its process imports while the specs are still being derived."""
 
     def __init__(self, args: Any, ends: Mapping[str, End], context: Context) -> None:
         self.args = args

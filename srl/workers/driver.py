@@ -114,7 +114,7 @@ class Driver:
         load_plugins(message["plugins"])
         for name in message["kinds"]:
             kind = REGISTRIES["worker"].resolve(name)
-            for module in getattr(kind, "preload", ()):
+            for module in kind.preload:
                 importlib.import_module(module)
 
     def _assign(self, message: Message) -> None:

@@ -22,7 +22,6 @@ from srl.graph.spec import Graph
 from srl.streams.base import Bell, Counts, End, Side
 from srl.streams.open import Place, open_bell, open_end
 from srl.workers.base import Context, Reading, Worker
-from srl.workers.checkpoints import checkpoint_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +276,8 @@ class Host:
 
 def checkpoint_folders(run: Path, graph: Graph) -> list[Path]:
     """Where the checkpoints of all policies of a run are."""
+    from srl.workers.checkpoints import checkpoint_folder
+
     learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
     return [checkpoint_folder(run, graph, policy) for policy in learning] or [run / "checkpoints"]
 

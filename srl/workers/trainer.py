@@ -34,6 +34,7 @@ class TrainerWorker(Worker):
 
     ports = {"samples": Port("sample", "consumer"), "params": Port("param", "publisher")}
     Args = TrainerArgs
+    preload = ("srl.learners.make",)
     args: TrainerArgs
 
     def __init__(self, args: TrainerArgs, ends: Mapping[str, End], context: Context) -> None:

@@ -92,6 +92,8 @@ class AddArgs:
     grants: int = 8
     every: int = 0
     """Inline: a barrier after so many numbers."""
+    full: bool = False
+    """The disk is full."""
 
 
 class Adder(Worker):
@@ -147,6 +149,8 @@ class Adder(Worker):
         self._due, self._amidst = False, True
 
     def save(self, workers: Tree | None = None) -> None:
+        if self.args.full:
+            raise OSError("no space left on device")
         if self.context.folder is not None:
             groups = {"sum": {"total": np.array([self.total, self.taken])}, **({"workers": workers} if workers else {})}
             checkpoint.write(self.context.folder / "checkpoints", self.taken, cast(Any, groups), {})

@@ -27,3 +27,10 @@ def test_a_graph_runs_to_its_end_wherever_its_workers_are(mode: str, via: str, i
     (ledger,) = controller.watch.ledgers()
     assert ledger.taken >= 1000 and ledger.balanced
     assert [event["event"] for event in folder.read_events()][-2:] == ["draining", "ended"]
+
+
+@pytest.mark.parametrize("mode", ["inline", "local"])
+def test_a_run_that_cannot_save_did_not_end_well(mode: str, tmp_path: Any) -> None:
+    _, verdict = run(graph(mode=mode, add={"full": True}), RunFolder.create(tmp_path, "rig", 1))
+    assert verdict.kind == "worker failure"
+    assert verdict.first.worker == "adder/0" and "no space left on device" in verdict.format()

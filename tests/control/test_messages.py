@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rig import graph
+
+from srl.control.channel import Channel
+from srl.control.lifecycle import BoundEnd, peers_of, plan_processes
+from srl.control.line import Line
+from srl.control.messages import LIMIT, pack, report_from_data, report_to_data, unpack
+from srl.core.errors import HostileFrame, WiringError
+from srl.graph.spec import Node
+from srl.streams.base import Counts
+from srl.workers.base import Reading
+from srl.workers.host import WorkerReport
+
+GO = {"type": "go", "process": "actor/0"}
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_at_all_are_more_than_a_refusal(data: bytes) -> None:
+    try:
+        unpack(data)
+    except HostileFrame:
+        return
+    assert msgpack.unpackb(data)["type"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"type": 3},
+        {"type": "sing"},
+        {"type": "go"},
+        {"type": "go", "process": 4},
+        {"type": "go", "process": "a", "more": 1},
+        {"type": "go", "process": "a", "seq": "x"},
+        [],
+        b"x",
+    ],
+)
+def test_what_is_not_of_the_schema_is_refused(data: Any) -> None:
+    with pytest.raises(HostileFrame):
+        unpack(msgpack.packb(data))
+
+
+def test_a_report_survives_the_way() -> None:
+    reading = Reading({"env_steps": 3.0}, {"episode/return": (10.0, 2.0)})
+    report = WorkerReport(reading, 0.5, "grants", False, {"out": Counts(4, 3, 2, 100, {"stop": 1})})
+    assert report_from_data(msgpack.unpackb(msgpack.packb(report_to_data(report)))) == report
+
+
+def test_a_channel_keeps_messages_whole_and_in_order_however_they_are_cut() -> None:
+    left, right = socket.socketpair()
+    one, other = Channel(left), Channel(right)
+    messages = [{"type": "detach", "process": "a", "gone": ["x" * (7 * i)], "reason": str(i)} for i in range(400)]
+    got: list[Any] = []
+    for message in messages:
+        one.send(message)
+        if len(got) % 3 == 0:
+            got += other.receive()
+    while len(got) < len(messages):
+        one.flush()
+        got += other.receive()
+    assert got == messages
+    one.close()
+    assert other.receive() == [] and other.closed
+    other.close()
+
+
+def test_a_channel_refuses_a_length_beyond_the_limit_before_it_reads_on() -> None:
+    left, right = socket.socketpair()
+    left.sendall((LIMIT + 1).to_bytes(4, "little"))
+    with left, pytest.raises(HostileFrame):
+        Channel(right).receive()
+    right.close()
+
+
+def test_a_message_beyond_the_limit_is_never_sent() -> None:
+    with pytest.raises(ValueError, match="at most 1,048,576"):
+        pack({"type": "detach", "process": "a", "gone": ["x" * LIMIT], "reason": ""})
+
+
+@given(st.lists(st.sampled_from(["send", "deliver", "cut"]), max_size=60))
+def test_a_line_delivers_everything_once_and_in_order_over_calls_that_break(steps: list[str]) -> None:
+    near, far = Line(), Line()
+    wire: list[Any] = []
+    sent: list[str] = []
+    got: list[str] = []
+
+    def deliver() -> None:
+        message = wire.pop(0)
+        if far.receive(message):
+            got.append(message["process"])
+
+    for number, step in enumerate([*steps, "cut"]):
+        if step == "send":
+            sent.append(str(number))
+            wire.append(dict(near.send({"type": "go", "process": str(number)})))
+        elif step == "deliver" and wire:
+            deliver()
+        elif step == "cut":
+            wire = near.again(far.taken)
+    while wire:
+        deliver()
+    assert got == sent
+    assert near.again(far.taken) == []
+
+
+def node(name: str, count: int, inside: str | None = None) -> Node:
+    return Node(name=name, worker="x", count=count, inside=inside)
+
+
+def test_a_worker_inside_another_shares_its_process_in_graph_order() -> None:
+    work = graph()
+    nodes = (node("policy", 2, "actor"), node("actor", 2), node("viewer", 3, "trainer"), node("trainer", 1))
+    plans = {plan.name: [seat.name for seat in plan.seats] for plan in plan_processes(replace_nodes(work, nodes))}
+    assert plans == {
+        "actor/0": ["policy/0", "actor/0"],
+        "actor/1": ["policy/1", "actor/1"],
+        "trainer/0": ["viewer/0", "viewer/1", "viewer/2", "trainer/0"],
+    }
+
+
+def test_nodes_inside_each_other_are_refused() -> None:
+    nodes = (node("a", 1, "b"), node("b", 1, "a"))
+    with pytest.raises(WiringError, match="a in b in a"):
+        plan_processes(replace_nodes(graph(), nodes))
+
+
+def replace_nodes(work: Any, nodes: tuple[Node, ...]) -> Any:
+    from dataclasses import replace
+
+    return replace(work, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("route", "via", "pairs"),
+    [
+        ("fair", "shm", {(i, j) for i in range(4) for j in range(2)}),
+        ("pair", "shm", {(0, 0), (1, 1), (2, 0), (3, 1)}),
+        ("null", "shm", set()),
+        ("fair", "inproc", {(0, 0), (1, 1)}),
+    ],
+)
+def test_peers_follow_route_and_place(route: str, via: str, pairs: set[tuple[int, int]]) -> None:
+    from dataclasses import replace
+
+    work = graph()
+    work = replace(work, streams=(replace(work.streams[0], route=route),))
+
+    def end(node: str, index: int, side: str) -> BoundEnd:
+        return BoundEnd(f"p/{index}", f"{node}/{index}", "port", "numbers", side, {}, 2, 0)
+
+    ends = [end("counter", i, "producer") for i in range(4)] + [end("adder", j, "consumer") for j in range(2)]
+    found = peers_of(work, ends, {"numbers": via})
+    both = [(own, peer) for own_pairs in found.values() for own, peer in own_pairs]
+    assert {(int(o.worker[-1]), int(p.worker[-1])) for o, p in both if o.side == "producer"} == pairs
+    assert {(int(p.worker[-1]), int(o.worker[-1])) for o, p in both if o.side == "consumer"} == pairs
