@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -127,6 +128,7 @@ class HideAndSeekVec(BatchEnv):
         self._episode[...] = saved["episode"]
         self._ended[...] = saved["ended"]
         self._observer.start()
+        self._senses.start()
 
     def close(self) -> None:
         if self._painter is not None:
@@ -136,7 +138,7 @@ class HideAndSeekVec(BatchEnv):
     def _start(self, ids: Array, episode_seeds: Sequence[int] | None = None) -> None:
         """New episodes in those worlds."""
         if episode_seeds is None:
-            episode_seeds = [self.seeds.seed(world, int(self._episode[world])) for world in ids]
+            episode_seeds = [self.seeds.seed(world, int(self._episode[world])) for world in ids.tolist()]
             self._episode[ids] += 1
         layouts = [layout(self.config, generator(seed, "hide_and_seek"), self._counts) for seed in episode_seeds]
         self._enter(ids, layouts, episode_seeds)
@@ -146,6 +148,7 @@ class HideAndSeekVec(BatchEnv):
         self.scene.start(ids, layouts, self.poses, 0 if self.config.rules.unowned_veto else -1)
         self.scene.seed[ids] = episode_seeds
         self._observer.start()
+        self._senses.start()
         self._tracker.start(ids)
         self._game.start(ids)
         self._ended[ids] = False
@@ -156,8 +159,11 @@ class HideAndSeekVec(BatchEnv):
         scene, config, act = self.scene, self.config, self._act
         for name in self.spec.teams:
             act[:, self._teams[name]] = actions[name]
-        act[~scene.agent_there] = NEUTRAL
-        act[scene.tick < config.timing.prep_steps, config.hiders :] = NEUTRAL
+        if not scene.agent_there.all():
+            act[~scene.agent_there] = NEUTRAL
+        waiting = scene.tick < config.timing.prep_steps
+        if waiting.any():
+            act[waiting, config.hiders :] = NEUTRAL
         self._worlds.controls[...] = rules.controls(act[:, :, :3])
         distance = rules.reach(self.poses.agents, self.poses.objects, scene.half)
         near = (distance <= config.rules.reach) & scene.sees_object
@@ -174,13 +180,13 @@ class HideAndSeekVec(BatchEnv):
 
     def _lock(self, near: Array, glue: Array) -> None:
         scene, before = self.scene, self.scene.locked
-        lots = rules.lots(scene.seed, scene.tick, *near.shape[1:]) if glue.any() else None
+        lots = partial(rules.lots, scene.seed, scene.tick, *near.shape[1:])
         locked, locker = rules.lock_update(near, glue, self._team_of, before, scene.locker, self._game.lockable(), lots)
-        new = locked & ~before
-        if new.any():
-            self._worlds.hold(*np.nonzero(new))
-        self._worlds.set_holds(locked)
-        scene.locked[...], scene.locker[...] = locked, locker
+        changed = locked != before
+        if changed.any():
+            self._worlds.hold(*np.nonzero(changed & locked))
+            self._worlds.set_holds(locked)
+            scene.locked[...], scene.locker[...] = locked, locker
 
     def _finish(self, live: Array, over: Array, failed: Array, reward: Array, out: Block) -> None:
         """Rewards and ends. A world whose simulator failed is back before the step, and its episode is cut."""

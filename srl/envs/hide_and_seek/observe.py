@@ -54,10 +54,15 @@ class Observer:
         self._halves = np.zeros((count, agents + config.boxes + config.ramps, 3))
         self._rows = np.arange(agents)[:, None]
         self._others = (self._rows - 1 - np.arange(agents - 1)) % agents
+        self._exist = np.zeros((count, *self._others.shape), bool)
+        self._all_there = False
         self._agents[:, : config.hiders, -2] = 1.0
 
     def start(self) -> None:
-        """After new episodes: the original measures positions from the corner of the initial box."""
+        """After new episodes: who exists; the original measures positions from the corner of the initial box."""
+        scene = self._scene
+        np.take(scene.agent_there, self._others, axis=1, out=self._exist)
+        self._all_there = bool(scene.agent_there.all() and scene.object_there.all())
         if self._config.senses.positions == "joint":
             agents = self._config.agents
             self._halves[:, :agents] = np.array(AGENT) / 2
@@ -81,7 +86,7 @@ class Observer:
         np.cos(poses.objects[:, :, 3], out=things[:, :, 3], casting="same_kind")
         np.sin(poses.objects[:, :, 3], out=things[:, :, 4], casting="same_kind")
         things[:, :, 5:] = poses.object_speeds
-        if not scene.object_there.all():
+        if not self._all_there:
             things *= scene.object_there[:, :, None]
 
     def write(self, team: slice, out: Mapping[str, Array]) -> None:
@@ -99,16 +104,15 @@ class Observer:
         if config.objects.sites[1]:
             self._write_sites(out)
         self._pad(out)
-        there = scene.agent_there[:, team]
-        if not there.all():
+        if not self._all_there:
+            there = scene.agent_there[:, team]
             for leaf in out.values():
                 leaf[~there] = 0.0
 
     def _write_agents(self, team: slice, out: Mapping[str, Array]) -> None:
-        scene, rows, others = self._scene, self._rows[team], self._others[team]
-        there = scene.agent_there[:, others]
-        out["agents"][...] = self._agents[:, others]
-        if not there.all():
+        scene, rows, others, there = self._scene, self._rows[team], self._others[team], self._exist[:, team]
+        out["agents"][...] = self._agents.take(others, axis=1)
+        if not self._all_there:
             out["agents"][~there] = 0.0
         out["mask_agents"][...] = scene.sees_agent[:, rows, others]
         out["exist_agents"][...] = there

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -38,14 +38,16 @@ def reach(
 ) -> Array:  # [N, A, O]
     """Distance from each point to each box, which is turned about z."""
     cos, sin = np.cos(poses[:, :, 3])[:, None], np.sin(poses[:, :, 3])[:, None]
-    x = points[:, :, None, 0] - poses[:, None, :, 0]
-    y = points[:, :, None, 1] - poses[:, None, :, 1]
-    z = points[:, :, None, 2] - poses[:, None, :, 2]
-    over_x = np.maximum(np.abs(cos * x + sin * y) - half[:, None, :, 0], 0.0)
-    over_y = np.maximum(np.abs(cos * y - sin * x) - half[:, None, :, 1], 0.0)
-    over_z = np.maximum(np.abs(z) - half[:, None, :, 2], 0.0)
-    distance: Array = np.sqrt(over_x * over_x + over_y * over_y + over_z * over_z)
-    return distance
+    away = points[:, :, None, :3] - poses[:, None, :, :3]
+    local = np.empty_like(away)
+    x, y = away[..., 0], away[..., 1]
+    local[..., 0] = cos * x + sin * y
+    local[..., 1] = cos * y - sin * x
+    local[..., 2] = away[..., 2]
+    over = np.abs(local, out=local)
+    over -= half[:, None]
+    np.maximum(over, 0.0, out=over)
+    return np.asarray(np.sqrt(np.einsum("...i,...i", over, over)))
 
 
 def grab_targets(
@@ -68,15 +70,17 @@ def lock_update(
     locked: Array,  # [N, O]
     locker: Array,  # [N, O] -1: nobody
     lockable: Array,  # [N, O] or broadcast: may become locked now
-    lots: Array | None,  # [N, A, O] which of several agents locks: the highest lot
+    lots: Callable[[], Array],  # -> [N, A, O] which of several agents locks: the one with the highest lot
 ) -> tuple[Array, Array]:
     """Locks after this step. One unwilling member of the last locker's team in reach forbids and undoes a lock."""
+    if not near.any():
+        return locked, locker
     owner = np.where(locker >= 0, teams[locker], -1)[:, None]
-    veto = (near & ~glue[:, :, None] & (teams[:, None] == owner)).any(1)
     wanting = near & glue[:, :, None]
+    veto = (near & ~wanting & (teams[:, None] == owner)).any(1)
     new = wanting.any(1) & ~veto & ~locked & lockable
     if new.any():
-        drawn = np.where(wanting, 1.0 if lots is None else lots, -1.0).argmax(1)
+        drawn = np.where(wanting, lots(), -1.0).argmax(1)
         locker = np.where(new, drawn, locker)
     return (locked & ~veto) | new, locker
 
@@ -95,6 +99,12 @@ def outside(points: Array, rectangle: tuple[float, float]) -> Array:
     return np.asarray(((flat < low) | (flat > high)).any(-1))
 
 
+def anybody_outside(points: Array, rectangle: tuple[float, float]) -> bool:
+    """A quick look at all worlds at once, for what hardly ever happens."""
+    flat = points[..., :2]
+    return flat.size > 0 and bool(flat.min() < rectangle[0] or flat.max() > rectangle[1])
+
+
 class Game(ABC):
     """What is rewarded, when it ends, and which objects accept a lock. The world is the same for all."""
 
@@ -102,15 +112,15 @@ class Game(ABC):
 
     def __init__(self, config: Config, scene: Scene, poses: Poses) -> None:
         self.config, self.scene, self.poses = config, scene, poses
+        self._kinds = np.ones(config.boxes + config.ramps, bool)
+        self._kinds[config.boxes :] = config.objects.lock_ramps
 
     def start(self, ids: Array) -> None:
         """New episodes in those worlds."""
 
     def lockable(self) -> Array:
         """[N, O] or broadcast: which objects may become locked in this step."""
-        kinds = np.ones(self.config.boxes + self.config.ramps, bool)
-        kinds[self.config.boxes :] = self.config.objects.lock_ramps
-        return kinds
+        return self._kinds
 
     @abstractmethod
     def score(self, live: Array) -> tuple[Array, Array]:
@@ -132,11 +142,8 @@ class Hiding(Game):
 
     def score(self, live: Array) -> tuple[Array, Array]:
         config, scene = self.config, self.scene
-        hiders = config.hiders
-        seen = scene.sees_agent[:, hiders:, :hiders].any((1, 2))
-        reward = np.empty(scene.agent_there.shape)
-        reward[:, :hiders] = np.where(seen, -1.0, 1.0)[:, None]
-        reward[:, hiders:] = -reward[:, :1]
+        hidden = np.where(scene.seen, -1.0, 1.0)
+        reward = hidden[:, None] * np.where(np.arange(config.agents) < config.hiders, 1.0, -1.0)
         if config.rules.rectangle is not None:
             self._fine(reward)
         reward[scene.tick <= config.timing.prep_steps] = 0.0
@@ -147,8 +154,8 @@ class Hiding(Game):
         config, scene = self.config, self.scene
         low, high = config.rules.rectangle or (0.0, 0.0)
         square = (low * config.arena.scale, config.arena.side - (6.0 - high) * config.arena.scale)
-        away = outside(self.poses.agents, square)
-        if config.rules.objects_inside:
+        if anybody_outside(self.poses.agents, square):
+            reward[outside(self.poses.agents, square)] = -config.rules.penalty
+        if config.rules.objects_inside and anybody_outside(self.poses.objects, square):
             lost = outside(self.poses.objects, square) & scene.object_there
-            away |= np.any(lost, axis=1, keepdims=True)
-        reward[away] = -config.rules.penalty
+            reward[lost.any(1)] = -config.rules.penalty

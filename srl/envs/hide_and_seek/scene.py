@@ -54,6 +54,8 @@ class Scene:
     """[N, A, A] bool: row agent sees column agent."""
     sees_object: Array
     """[N, A, O] bool."""
+    seen: Array
+    """[N] bool: some seeker sees some hider."""
     lidar: Array
     """[N, A, L] metres."""
     grabbed: Array
@@ -80,6 +82,7 @@ class Scene:
             cylinder=np.full((count, 3), np.nan),
             sees_agent=np.zeros((count, agents, agents), bool),
             sees_object=np.zeros((count, agents, objects), bool),
+            seen=np.zeros(count, bool),
             lidar=np.zeros((count, agents, config.senses.lidar)),
             grabbed=np.full((count, agents), -1, np.int64),
             locked=np.zeros((count, objects), bool),

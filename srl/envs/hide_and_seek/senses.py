@@ -38,42 +38,56 @@ class Senses:
         self._config, self._scene, self._poses = config, scene, poses
         self._body_of_geom = body_of_geom
         count, agents, objects = len(scene.tick), config.agents, config.boxes + config.ramps
-        self._rays = agents * config.senses.lidar
-        self._from, self._to = np.triu_indices(agents, 1)
-        total = self._rays + len(self._from) + agents * objects
+        lidar = config.senses.lidar
+        self._rays = agents * lidar
+        first, second = np.triu_indices(agents, 1)
+        every, things = np.arange(agents), np.arange(objects)
+        # what each ray starts from, and what those after the lidar aim at, as columns of `_targets`
+        self._source = np.concatenate([np.repeat(every, lidar), first, np.repeat(every, objects)])
+        self._goal = np.concatenate([second, np.tile(agents + things, agents)])
+        self._pairs = len(first)
+        self._pair = np.zeros((agents, agents), np.int64)
+        self._pair[first, second] = self._pair[second, first] = np.arange(len(first))
+        total = len(self._source)
+        self._targets = np.zeros((count, agents + objects, 3))
         self._origins, self._directions = np.zeros((2, count, total, 3))
-        angles = 2 * np.pi * np.arange(config.senses.lidar) / max(config.senses.lidar, 1)
+        self._aims = np.zeros((count, total - self._rays, 3))
+        angles = 2 * np.pi * np.arange(lidar) / max(lidar, 1)
         circle = np.stack([np.cos(angles), np.sin(angles), np.zeros_like(angles)], 1)
         self._directions[:, : self._rays] = np.tile(circle, (agents, 1))
-        body, thing = bodies
-        source = np.concatenate([np.repeat(body, config.senses.lidar), body[self._from], np.repeat(body, objects)])
-        self._exclude = np.ascontiguousarray(np.broadcast_to(source, (count, total)), np.int32)
-        self._wanted = np.concatenate([body[self._to], np.tile(thing, agents)])
-        self._targets = np.zeros((count, agents + objects, 3))
+        body = np.concatenate(bodies)
+        self._exclude = np.ascontiguousarray(np.broadcast_to(body[self._source], (count, total)), np.int32)
+        self._wanted = body[self._goal]
+        self._possible = np.zeros((count, agents, agents + objects), bool)
+
+    def start(self) -> None:
+        """After new episodes: who could see what, if nothing were in between."""
+        scene, agents = self._scene, self._config.agents
+        there = np.concatenate([scene.agent_there, scene.object_there], 1)
+        np.logical_and(scene.agent_there[:, :, None], there[:, None], out=self._possible)
+        self._possible[:, np.arange(agents), np.arange(agents)] = False
 
     def update(self, cast: Cast) -> None:
         config, scene = self._config, self._scene
         self._aim()
         distance, geom = cast(self._origins, self._directions, self._exclude)
-        rays, pairs, agents = self._rays, len(self._from), config.agents
-        lidar = distance[:, :rays]
-        np.copyto(scene.lidar, np.where(lidar < 0, config.senses.lidar_far, lidar).reshape(scene.lidar.shape))
+        rays, pairs, agents = self._rays, self._pairs, config.agents
+        lidar = scene.lidar.reshape(len(distance), rays)
+        lidar[...] = distance[:, :rays]
+        lidar[lidar < 0] = config.senses.lidar_far
         free = self._body_of_geom[geom[:, rays:]] == self._wanted
-        there = np.concatenate([scene.agent_there, scene.object_there], 1)
         inside = cone(self._poses.agents, self._targets, config.senses.cone)
-        inside &= there[:, None]
-        inside &= scene.agent_there[:, :, None]
-        # two agents are in each other's way equally: one ray serves both
-        scene.sees_agent[...] = False
-        scene.sees_agent[:, self._from, self._to] = free[:, :pairs]
-        scene.sees_agent[:, self._to, self._from] = free[:, :pairs]
-        scene.sees_agent &= inside[:, :, :agents]
+        inside &= self._possible
+        if pairs:
+            # two agents are in each other's way equally: one ray serves both
+            np.logical_and(free[:, self._pair], inside[:, :, :agents], out=scene.sees_agent)
+            np.any(scene.sees_agent[:, config.hiders :, : config.hiders], axis=(1, 2), out=scene.seen)
         np.logical_and(free[:, pairs:].reshape(scene.sees_object.shape), inside[:, :, agents:], out=scene.sees_object)
 
     def _aim(self) -> None:
         """Rays from where the agents are now to where the targets are now."""
         config, poses, targets = self._config, self._poses, self._targets
-        agents, count = config.agents, len(self._targets)
+        agents = config.agents
         targets[:, :agents] = poses.agents[:, :, :3]
         targets[:, agents:] = poses.objects[:, :, :3]
         if config.ramps:
@@ -81,10 +95,6 @@ class Senses:
             ramps[:, :, 0] -= RAMP_AIM[0] * np.sin(yaw)
             ramps[:, :, 1] += RAMP_AIM[0] * np.cos(yaw)
             ramps[:, :, 2] += RAMP_AIM[1]
-        eyes, rays, pairs = targets[:, :agents], self._rays, len(self._from)
-        self._origins[:, :rays].reshape(count, agents, -1, 3)[...] = eyes[:, :, None]
-        self._origins[:, rays : rays + pairs] = eyes[:, self._from]
-        self._directions[:, rays : rays + pairs] = eyes[:, self._to] - eyes[:, self._from]
-        shape = (count, agents, config.boxes + config.ramps, 3)
-        self._origins[:, rays + pairs :].reshape(shape)[...] = eyes[:, :, None]
-        np.subtract(targets[:, None, agents:], eyes[:, :, None], out=self._directions[:, rays + pairs :].reshape(shape))
+        np.take(targets, self._source, axis=1, out=self._origins, mode="clip")
+        np.take(targets, self._goal, axis=1, out=self._aims, mode="clip")
+        np.subtract(self._aims, self._origins[:, self._rays :], out=self._directions[:, self._rays :])

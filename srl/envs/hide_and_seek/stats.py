@@ -6,7 +6,7 @@ import numpy as np
 
 from srl.core.tree import Array, Tree
 from srl.envs.hide_and_seek.config import Config
-from srl.envs.hide_and_seek.rules import Game, outside
+from srl.envs.hide_and_seek.rules import Game, anybody_outside, outside
 from srl.envs.hide_and_seek.scene import Poses, Scene
 
 HIGH = 0.3
@@ -61,40 +61,58 @@ class Tracker:
         self._sums = np.zeros((count, len(_SUMS)))
         self._marks = np.zeros((count, len(_MARKS)))
         self._object_mark = np.zeros((count, config.boxes + config.ramps, 3))
+        self._member = np.zeros((count, 2, config.agents))
+        self._pair_weight = np.zeros((count, config.hiders, config.seekers))
         self._kinds = (slice(0, config.boxes), slice(config.boxes, None))
 
     def start(self, ids: Array) -> None:
         self._sums[ids] = 0.0
         self._marks[ids] = 0.0
         self._object_mark[ids] = self._scene.object_start[ids]
+        self._count()
+
+    def _count(self) -> None:
+        """Weights that turn a sum over agents into the mean of each team."""
+        there, hiders = self._scene.agent_there, self._config.hiders
+        self._member[:, 0, :hiders] = there[:, :hiders]
+        self._member[:, 1, hiders:] = there[:, hiders:]
+        self._member /= np.maximum(self._member.sum(2, keepdims=True), 1)
+        pairs = there[:, :hiders, None] & there[:, None, hiders:]
+        self._pair_weight = pairs / np.maximum(pairs.sum((1, 2), keepdims=True), 1)
 
     def update(self, live: Array, reward: Array, failed: Array) -> None:
         """After a step. `live` `[N]`: worlds that made one; `failed`: indices of those whose simulator did."""
-        config, scene, poses = self._config, self._scene, self._poses
-        hiders, there = config.hiders, scene.agent_there
+        config, scene = self._config, self._scene
         main = live & (scene.tick > config.timing.prep_steps)
-        team, foe = slice(0, hiders), slice(hiders, None)
-        numbers = np.maximum(there[:, team].sum(1), 1), np.maximum(there[:, foe].sum(1), 1)
         add = np.zeros_like(self._sums)
-        add[:, 0] = (reward[:, team] * there[:, team]).sum(1) / numbers[0]
-        add[:, 1] = (reward[:, foe] * there[:, foe]).sum(1) / numbers[1]
-        add[:, 2] = scene.sees_agent[:, foe, team].any((1, 2)) & main
-        add[:, 3] = self._distance() * main
-        held = scene.grabbed >= 0
-        add[:, 4] = held[:, team].sum(1) / numbers[0]
-        add[:, 5] = held[:, foe].sum(1) / numbers[1]
-        height = poses.agents[:, :, 2]
-        add[:, 6] = (height[:, foe] > HIGH).any(1) & main
-        add[:, 7] = (outside(poses.agents, (0.0, config.arena.side)) & there).any(1)
-        speeds = poses.agent_speeds[:, :, :2]
-        add[:, 8] = (height > LAUNCHED).any(1) | (poses.objects[:, :, 2] > LAUNCHED).any(1)
-        add[:, 9] = ((speeds * speeds).sum(2) > FAST * FAST).any(1)
+        both = np.stack([reward, scene.grabbed >= 0], 2)
+        means = np.matmul(self._member, both)
+        add[:, 0:2], add[:, 4:6] = means[:, :, 0], means[:, :, 1]
+        if config.seekers:
+            add[:, 2] = scene.seen & main
+            add[:, 3] = self._distance() * main
+        self._add_rare(add, main)
         add[failed, 10] = 1.0
         add *= live[:, None]
         self._sums += add
         done = live & (scene.tick == config.timing.prep_steps)
         if done.any():
             self._mark(done)
+
+    def _add_rare(self, add: Array, main: Array) -> None:
+        """What hardly ever happens is looked for in all worlds at once first."""
+        config, scene, poses = self._config, self._scene, self._poses
+        height, flat = poses.agents[:, :, 2], poses.agents[:, :, :2]
+        if height.max() > HIGH:
+            add[:, 6] = (height[:, config.hiders :] > HIGH).any(1) & main
+        floor = (0.0, config.arena.side)
+        if anybody_outside(flat, floor):
+            add[:, 7] = (outside(flat, floor) & scene.agent_there).any(1)
+        if max(height.max(), poses.objects[:, :, 2].max(initial=0.0)) > LAUNCHED:
+            add[:, 8] = (height > LAUNCHED).any(1) | (poses.objects[:, :, 2] > LAUNCHED).any(1)
+        speeds = poses.agent_speeds[:, :, :2]
+        if np.abs(speeds).max() > FAST / 2:
+            add[:, 9] = (np.square(speeds).sum(2) > FAST * FAST).any(1)
 
     def finish(self) -> Array:
         config, scene = self._config, self._scene
@@ -117,6 +135,7 @@ class Tracker:
         self._sums[...] = saved["sums"]
         self._marks[...] = saved["marks"]
         self._object_mark[...] = saved["object_mark"]
+        self._count()
 
     def _mark(self, done: Array) -> None:
         scene, hiders = self._scene, self._config.hiders
@@ -146,9 +165,7 @@ class Tracker:
 
     def _distance(self) -> Array:
         """Mean distance `[N]` over all pairs of a hider and a seeker."""
-        hiders, agents, there = self._config.hiders, self._poses.agents, self._scene.agent_there
+        hiders, agents = self._config.hiders, self._poses.agents
         away = agents[:, :hiders, None, :2] - agents[:, None, hiders:, :2]
-        pairs = there[:, :hiders, None] & there[:, None, hiders:]
-        length = np.sqrt((away * away).sum(3)) * pairs
-        mean: Array = length.sum((1, 2)) / np.maximum(pairs.sum((1, 2)), 1)
+        mean: Array = (np.sqrt((away * away).sum(3)) * self._pair_weight).sum((1, 2))
         return mean

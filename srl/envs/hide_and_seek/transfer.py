@@ -13,6 +13,8 @@ from srl.envs.hide_and_seek.scene import Poses, Scene
 
 _CORNERS = np.array([(-1, -1), (-1, 1), (1, -1), (1, 1)])
 _SITE_HALF = 0.25
+_FAR = 1e6
+"""Where boxes and sites are that are not there."""
 
 
 class LockTask(Game):
@@ -123,14 +125,14 @@ class Blueprint(Game):
     def score(self, live: Array) -> tuple[Array, Array]:
         sites = self.scene.sites
         there = ~np.isnan(sites[:, :, 0])
-        marks = np.nan_to_num(sites[:, :, None] + _CORNERS * _SITE_HALF, nan=1e6)
-        centres = self.poses.objects[:, :, :2]
-        corner = _distances(marks.reshape(len(sites), -1, 2), self._corners().reshape(len(sites), -1, 2))
+        marks = np.nan_to_num(sites[:, :, None] + _CORNERS * _SITE_HALF, nan=_FAR)
+        centres = np.where(self.scene.object_there[:, :, None], self.poses.objects[:, :, :2], -_FAR)
+        corner = _distances(marks.reshape(len(sites), -1, 2), self._corners(centres).reshape(len(sites), -1, 2))
         weight = np.exp(-1.5 * (corner - corner.min(2, keepdims=True)))
         smooth = ((corner * weight).sum(2) / weight.sum(2)).reshape(marks.shape[:3])
         mean = (smooth * there[:, :, None]).sum((1, 2)) / (4 * there.sum(1))
         near = (corner.min(2).reshape(marks.shape[:3]) < 0.1).all(2)
-        near &= _distances(np.nan_to_num(sites, nan=1e6), centres).min(2) < 0.1
+        near &= _distances(np.nan_to_num(sites, nan=_FAR), centres).min(2) < 0.1
         done = (near | ~there).all(1) & live
         reward = (-0.05 * mean + 3.0 * there.sum(1) * done) * live
         self._total += reward
@@ -148,13 +150,12 @@ class Blueprint(Game):
         for name in ("total", "done", "mean"):
             getattr(self, f"_{name}")[...] = saved[name]
 
-    def _corners(self) -> Array:
+    def _corners(self, centres: Array) -> Array:
         """[N, B, 4, 2] of the boxes."""
-        poses, half = self.poses.objects, self.scene.half
-        offset = _CORNERS * half[:, :, None, :2]
-        cos, sin = np.cos(poses[:, :, 3, None]), np.sin(poses[:, :, 3, None])
+        yaw, offset = self.poses.objects[:, :, 3, None], _CORNERS * self.scene.half[:, :, None, :2]
+        cos, sin = np.cos(yaw), np.sin(yaw)
         turned = np.stack([cos * offset[..., 0] - sin * offset[..., 1], sin * offset[..., 0] + cos * offset[..., 1]], 3)
-        corners: Array = poses[:, :, None, :2] + turned
+        corners: Array = centres[:, :, None] + turned
         return corners
 
 

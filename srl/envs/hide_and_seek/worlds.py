@@ -146,13 +146,8 @@ class Worlds:
 
     def _write_things(self, world: int, layout: Layout) -> None:
         model, fields = self.model, self._fields
-        # what is buried lies apart: a ray needs a direction
-        self.agents[world, :, 0] = np.where(layout.agent_there, layout.agents[:, 0], -10.0 - np.arange(len(model.agents)))
-        self.agents[world, :, 1] = layout.agents[:, 1]
-        self.agents[world, :, 2] = np.where(layout.agent_there, RADIUS, BURIED)
-        self.objects[world, :, 0] = layout.objects[:, 0]
-        self.objects[world, :, 1] = np.where(layout.object_there, layout.objects[:, 1], -10.0 - np.arange(len(model.objects)))
-        self.objects[world, :, 2] = np.where(layout.object_there, HALF, BURIED)
+        self._put(self.agents[world], layout.agents, layout.agent_there, RADIUS, 0.2)
+        self._put(self.objects[world], layout.objects, layout.object_there, HALF, 0.5)
         for field in (fields["geom_contype"][world], fields["geom_conaffinity"][world]):
             field[model.agent_geoms] = layout.agent_there[:, None]
             field[model.object_geoms] = layout.object_there
@@ -166,3 +161,13 @@ class Worlds:
         square = np.square(half)
         # of a solid box of mass 1
         fields["body_inertia"][world, model.objects[:boxes]] = (square.sum(1, keepdims=True) - square) / 3
+
+    @staticmethod
+    def _put(poses: Array, places: Array, there: Array, height: float, row: float) -> None:
+        """Absent things are buried, each apart from the others: a ray needs a direction."""
+        poses[:, :2] = places
+        poses[:, 2] = height
+        if not there.all():
+            absent = np.flatnonzero(~there)
+            poses[absent, 0] = 0.2 + 0.3 * absent
+            poses[absent, 1:3] = row, BURIED

@@ -44,7 +44,7 @@ def test_lock_truth_table_of_two_against_one() -> None:
                     np.array([[locked]]),
                     np.array([[locker]]),
                     np.ones((1, 1), bool),
-                    None,
+                    lambda: np.ones((1, 3, 1)),
                 )
                 assert bool(found[0, 0]) == slow_lock(list(near), list(glue), team, locked, owner)
                 if found[0, 0] and not locked:
@@ -57,7 +57,13 @@ def test_the_locker_is_drawn_from_all_who_want() -> None:
     lots = rules.lots(np.arange(400), np.zeros(400, int), 3, 1)
     wanting = np.tile(np.array([True, False, True])[:, None], (400, 1, 1))
     locked, who = rules.lock_update(
-        wanting, np.ones((400, 3), bool), np.zeros(3, int), np.zeros((400, 1), bool), np.full((400, 1), -1), np.True_, lots
+        wanting,
+        np.ones((400, 3), bool),
+        np.zeros(3, int),
+        np.zeros((400, 1), bool),
+        np.full((400, 1), -1),
+        np.True_,
+        lambda: lots,
     )
     counts = np.bincount(who[:, 0], minlength=3)
     assert locked.all() and counts[1] == 0 and 160 < counts[0] < 240
