@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from srl.api.algorithm import Needs as Needs
     from srl.api.batch import Batch as Batch
     from srl.api.env import BatchEnv as BatchEnv
-    from srl.api.env import BatchEnv as Env
     from srl.api.env import Box as Box
     from srl.api.env import Discrete as Discrete
     from srl.api.env import EnvSpec as EnvSpec
@@ -76,6 +75,8 @@ if TYPE_CHECKING:
     from srl.session import build as build
     from srl.workers.base import Port as Port
     from srl.workers.base import Worker as Worker
+
+    Env = BatchEnv
 
 
 def __getattr__(name: str) -> Any:
