@@ -83,7 +83,7 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """Of one stream (`samples.main`) or of all of a kind (`sample`, `infer`, `param`)."""
+    """Of one stream (`samples.main`), of all of a kind (`sample`, `infer`, `param`), or of `all`."""
 
     via: Via | None = option(None, "transport: auto (by placement), inproc, shm, zmq")
     compress: Literal[None, "lz4"] = option(None, "for zmq between hosts: pictures shrink 10 times and more")
@@ -156,7 +156,7 @@ class Experiment:
     mode: Literal["local", "inline"] = option("local", "own processes, or all in one: deterministic, and pdb works")
     device: str = option("auto", "where trainers compute: auto, cpu, cuda, cuda:1")
     streams: Mapping[str, StreamSettings] = field(default_factory=dict)
-    """Transport by stream name or kind: {sample: {via: zmq}}"""
+    """Transport by stream name, kind, or for all: {all: {via: zmq}}"""
     actors: Actors = field(default_factory=Actors)
     """Of the workers that step envs."""
     inference: Inference = field(default_factory=Inference)

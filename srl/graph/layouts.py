@@ -338,8 +338,8 @@ def _streams(experiment: Experiment, sizes: Sizes) -> list[Stream]:
 
 
 def apply_stream_settings(wanted: Mapping[str, StreamSettings], streams: list[Stream]) -> list[Stream]:
-    """What the file says of a stream by its name, else of all of its kind."""
-    known = {"sample", "infer", "param", *(stream.name for stream in streams)}
+    """What the file says of a stream by its name, else of all of its kind, else of all."""
+    known = {"all", "sample", "infer", "param", *(stream.name for stream in streams)}
     for name in wanted:
         if name not in known:
             error = UnknownName(f"no stream is called '{name}'")
@@ -348,7 +348,7 @@ def apply_stream_settings(wanted: Mapping[str, StreamSettings], streams: list[St
             raise error.add("known", ", ".join(sorted(known)))
     done = []
     for stream in streams:
-        settings = wanted.get(stream.name) or wanted.get(stream.kind)
+        settings = wanted.get(stream.name) or wanted.get(stream.kind) or wanted.get("all")
         changes = {key: value for key, value in asdict(settings).items() if value is not None} if settings else {}
         done.append(replace(stream, **changes))
     return done
