@@ -31,8 +31,6 @@ class HideAndSeekVec(BatchEnv):
     can be given by name, for example `horizon=120`. `picture`: how `render` draws.
     """
 
-    Config = None
-
     def __init__(
         self,
         count: int,
