@@ -101,7 +101,7 @@ class Rig:
                 turn += 1
                 self.bells[turn % len(self.bells)].wait(0.001)
 
-    def settle(self, rounds: int = 3) -> None:
+    def settle(self, rounds: int = 2) -> None:
         """Pump until nothing comes any more: for claims that something does not happen."""
         quiet = 0
         while quiet < rounds:
@@ -111,7 +111,7 @@ class Rig:
                 quiet += 1
                 if self.remote:
                     for bell in self.bells:
-                        bell.wait(0.02)
+                        bell.wait(0.015)
 
     def close_end(self, end: End) -> None:
         end.close()

@@ -23,15 +23,15 @@ from tests.contracts.rig import VIAS, Rig, answer_to, descriptors, fill, params,
 @pytest.fixture(params=VIAS)
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     """A rig; at the end nothing may be left behind."""
-    gc.collect()
     before, threads = descriptors(), threading.active_count()
     made = Rig(request.param, tmp_path / "stream files")
     yield made
     made.close()
-    gc.collect()
     assert not list(tmp_path.rglob("*.memory")) + list(tmp_path.rglob("*.bell"))
-    assert threading.active_count() == threads
     assert not list(Path("/dev/shm").glob("*srl*"))
+    assert threading.active_count() == threads
+    if descriptors() > before:  # a mapping goes with its last view, and views in a cycle with the next collection
+        gc.collect()
     assert descriptors() <= before
 
 
@@ -201,6 +201,7 @@ def test_grants_of_a_dead_producer_are_issued_again_and_what_it_had_put_is_still
     for number in range(3):
         consumer.grant(number, 0)
     slabs = [rig.until(producer.alloc) for _ in range(3)]
+    assert other.alloc() is None
     fill(slabs[0].tree, 0, 41)
     producer.put(slabs[0])
     rig.until(lambda: consumer.unused_grants == 2)
@@ -208,6 +209,7 @@ def test_grants_of_a_dead_producer_are_issued_again_and_what_it_had_put_is_still
     other.detach("nobody", "died")
     assert counts.put == 1
     rig.close_end(producer)
+    rig.until(lambda: "waits for" not in other.waits())
     assert [rig.until(other.alloc).grant for _ in range(2)] == [1, 2]
     lease = consumer.get()
     assert lease is not None
@@ -701,9 +703,10 @@ def resident() -> int:
 
 
 def test_memory_is_flat(rig: Rig) -> None:
-    many(rig, 30_000 if rig.via in ("inproc", "shm", "files") else 4_000)
+    many(rig, 100_000 if rig.via in ("inproc", "shm") else 3_000)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_memory_is_flat_over_a_million_messages(rig: Rig) -> None:
     many(rig, 1_000_000)

@@ -163,7 +163,7 @@ def play(run: Run, event: str, choice: int) -> None:
 
 @pytest.mark.parametrize("via", ["inproc", "shm"])
 def test_no_order_of_events_breaks_the_rules_or_stops_the_run(via: str) -> None:
-    @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         interleave(via, data, 60)
@@ -180,36 +180,37 @@ def test_no_order_of_events_breaks_the_rules_over_zmq() -> None:
     check()
 
 
-def test_two_trainers_that_wait_for_each_other_are_both_fed() -> None:
-    """Data parallel: neither goes on before both have their batch; one actor with one slot must not stand in the wrong queue."""
-    run_gang(Rig("shm", Path()), trainers=3, updates=20)
-
-
-def run_gang(rig: Rig, trainers: int, updates: int) -> None:
+@pytest.mark.parametrize("via", ["inproc", "shm"])
+@pytest.mark.parametrize("batches", [[1, 1, 1], [1, 2, 3], [4, 1]])
+def test_trainers_that_wait_for_each_other_are_all_fed(via: str, batches: list[int]) -> None:
+    """None goes on before all have their batch; the one slot of the one actor must not stand in the wrong queue."""
+    rig = Rig(via, Path())
     actor = rig.producer(slots=1)
-    gang = [rig.consumer(f"trainer/{index}") for index in range(trainers)]
+    gang = [rig.consumer(f"trainer/{index}") for index in range(len(batches))]
     rig.join([actor], gang)
-    got = [0] * trainers
-    done = 0
-    for trainer in gang:
-        trainer.grant(0, 0)
+    rules = [Grants(batch, 0) for batch in batches]
+    updates = 0
+
+    def grant() -> None:
+        for trainer, rule in zip(gang, rules, strict=True):
+            for number, min_updates in rule.issue(updates):
+                trainer.grant(number, min_updates)
 
     def sweep() -> bool:
-        nonlocal done
+        nonlocal updates
         slab = actor.alloc()
         if slab is not None:
             actor.put(slab)
-        for index, trainer in enumerate(gang):
+        for trainer, rule in zip(gang, rules, strict=True):
             lease = trainer.get()
             if lease is not None:
-                assert lease.grant == done
+                assert rule.arrived(lease.grant)
                 lease.release()
-                got[index] += 1
-        if min(got) > done:
-            done += 1
-            for trainer in gang:
-                trainer.grant(done, 0)
-        return done == updates
+        if all(rule.ready(updates) for rule in rules):
+            updates += 1
+            grant()
+        return updates == 20
 
+    grant()
     rig.until(sweep)
     rig.close()

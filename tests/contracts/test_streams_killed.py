@@ -15,7 +15,7 @@ import pytest
 from srl.core.spec import to_data
 from tests.contracts.rig import Rig, answer_to, descriptors, read, rows
 
-VIAS = ["shm", "files", "ipc", "tcp"]
+VIAS = ["shm", "files", "tcp"]
 
 
 class Farm:
