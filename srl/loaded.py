@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,20 @@ import numpy as np
 
 from srl.api.env import mask_leaves
 from srl.api.policy import Ask, Policy
-from srl.core.errors import UnknownKey, UserError
-from srl.core.seeds import Rng, Seeds, row_keys, word
+from srl.core.errors import UserError
+from srl.core.seeds import Rng, row_keys, word
 from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, leaves, map_tree
-from srl.envs.resolve import make_env
 from srl.graph.build import graph_from_yaml
 from srl.graph.derive import Derived, PolicyInfo, derive
-from srl.graph.policies import acting_policy, component_data
+from srl.graph.policies import acting_policy
 from srl.graph.spec import Graph
 from srl.store import checkpoint
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 from srl.workers.actions import action_map
 from srl.workers.checkpoints import checkpoint_folder
-from srl.workers.rollout import Rollout, picture
+from srl.workers.rollout import Rollout, picture, rendering
 
 
 def load_run(folder: str | Path) -> LoadedRun:
@@ -84,7 +83,7 @@ class LoadedRun:
         """Envs of their own in which these policies act."""
         graph = self.graph
         if render:
-            graph = _rendering(graph)
+            graph = rendering(graph)
         return Rollout(graph, self.derived, {name: one.acting for name, one in policies.items()}, envs=envs, role=role)
 
     def evaluate(
@@ -189,16 +188,6 @@ def _is_stack(obs: Tree, spec: Any) -> bool:
             ("expected", f"{row}, or {('rows', *row)} for several"),
         )
     raise UserError("the observation has other keys than the policy's", ("expected", ", ".join(want)))
-
-
-def _rendering(graph: Graph) -> Graph:
-    """The same with envs that make pictures: adapters want to be told, other envs have no such setting."""
-    asked = replace(graph, env=replace(graph.env, args={**graph.env.args, "render": True}))
-    try:
-        make_env(component_data(asked.env), 1, Seeds(graph.seed, "pictures")).close()
-    except UnknownKey:
-        return graph
-    return asked
 
 
 def _graph(folder: RunFolder) -> Graph:

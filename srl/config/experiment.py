@@ -78,7 +78,10 @@ class Evaluation:
     every: int = option(50_000, "env steps between evaluations", low=1)
     episodes: int = option(20, "episodes of each", low=1)
     envs: int | Auto = option("auto", "envs that play them side by side", low=1)
-    sampled: bool = option(True, "also play with drawn actions, as training does")
+    greedy: bool = option(True, "play the most likely actions")
+    sampled: bool = option(False, "also play with drawn actions, as training does")
+    cross_play: bool = option(False, "each team also plays against the initial policies of the others")
+    film_every: int = option(0, "evaluations between two videos; 0: none", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)

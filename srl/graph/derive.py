@@ -138,7 +138,9 @@ class Derived:
         policies = {}
         for name, info in data["policies"].items():
             trees: dict[str, Any] = {key: from_data(info[key]) for key in ("memory", "params")}
-            groups: dict[str, Any] = {key: {leaf: from_data(spec) for leaf, spec in info[key].items()} for key in ("extra", "signals")}
+            groups: dict[str, Any] = {
+                key: {leaf: from_data(spec) for leaf, spec in info[key].items()} for key in ("extra", "signals")
+            }
             same: dict[str, Any] = {key: info[key] for key in ("use", "config", "bounds", "twin", "memory_every", "needs_torch")}
             policies[name] = PolicyInfo(
                 name=name,

@@ -18,6 +18,11 @@ def checkpoint_folder(run: Path, graph: Graph, policy: str) -> Path:
     return folder / policy if len(learning) > 1 else folder
 
 
+def initial_folder(run: Path, graph: Graph, policy: str) -> Path:
+    """Where the policy lies as it was before any update."""
+    return checkpoint_folder(run, graph, policy) / "initial"
+
+
 class Checkpoints:
     """The checkpoints of one policy, as its trainer sees them."""
 
@@ -35,6 +40,14 @@ class Checkpoints:
             if path is not None:
                 return checkpoint.read(path)
         return None
+
+    def write_initial(self, params: Mapping[str, Any]) -> None:
+        """The policy as it was before any update: what cross-play measures against."""
+        run = self._context.folder
+        if run is not None:
+            folder = initial_folder(run, self._context.graph, self._policy)
+            if checkpoint.latest(folder) is None:
+                checkpoint.write(folder, 0, {"policy": params}, {"env_steps": 0})
 
     def write(
         self, updates: int, env_steps: int, groups: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any], workers: Any = None

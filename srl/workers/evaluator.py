@@ -1,30 +1,46 @@
-"""Evaluators: own envs and seeds, the newest weights, greedy and sampled; the best policy is kept."""
+"""Evaluators: own envs and seeds, the newest weights; greedy, sampled, against the initial policy, and on film."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
+from srl.api.policy import Policy
 from srl.core.load import option
-from srl.core.tree import Tree, map_tree
+from srl.core.tree import Array, Tree, map_tree
 from srl.graph.policies import acting_policy
+from srl.observe.video import record
 from srl.store import checkpoint
 from srl.streams.base import End, ParamSubscriber
 from srl.workers.base import Context, Port, Worker
-from srl.workers.checkpoints import checkpoint_folder
-from srl.workers.rollout import Rollout
+from srl.workers.checkpoints import checkpoint_folder, initial_folder
+from srl.workers.rollout import Rollout, picture, rendering
+
+_FPS = 15
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatorArgs:
     envs: int = option(8, "envs that play side by side", low=1)
-    episodes: int = option(16, "episodes of each evaluation", low=1)
+    episodes: int = option(16, "episodes of each match", low=1)
     every: int = option(50_000, "env steps between evaluations", low=1)
-    sampled: bool = option(True, "also play with sampled actions, which is what training does")
+    greedy: bool = option(True, "play the most likely actions")
+    sampled: bool = option(False, "also play with drawn actions, as training does")
+    cross_play: bool = option(False, "each team also plays against the initial policies of the others")
+    film_every: int = option(0, "evaluations between two videos; 0: none", low=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """One way to play in an evaluation."""
+
+    name: str
+    """Prefix of its numbers: `eval`, `eval_sampled`, `cross/seeker`."""
+    greedy: bool
+    stand_ins: Mapping[str, Policy] = field(default_factory=dict)
 
 
 class EvaluatorWorker(Worker):
@@ -37,29 +53,37 @@ class EvaluatorWorker(Worker):
     def __init__(self, args: EvaluatorArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
         derived = context.derived
-        self._params = {
-            port.partition(":")[2] or next(iter(derived.policies)): cast(ParamSubscriber, end) for port, end in ends.items()
-        }
+        only = next(iter(derived.policies))
+        self._params = {port.partition(":")[2] or only: cast(ParamSubscriber, end) for port, end in ends.items()}
         self._policies = {name: acting_policy(info) for name, info in derived.policies.items()}
+        self._initial = {name: acting_policy(info) for name, info in derived.policies.items()} if args.cross_play else {}
         self._versions = dict.fromkeys(self._params, -1)
         self._weights: dict[str, Any] = {}
-        self._next = 0
-        self._env_steps = 0
-        self._modes: list[bool] = []
-        self._greedy: dict[str, float] = {}
+        self._knows_initial = False
+        self._next = self._env_steps = self._evaluations = 0
+        self._matches: list[_Match] = []
+        self._scored = ""
+        """The match by which the best is known."""
+        self._film: list[Array] | None = None
         self._best = -np.inf
-        self._rollout = Rollout(context.graph, derived, self._policies, envs=args.envs, role="evaluator")
+        graph = rendering(context.graph) if args.film_every else context.graph
+        self._rollout = Rollout(graph, derived, self._policies, envs=args.envs, role="evaluator")
 
     def poll(self) -> int:
         """Start an evaluation when one is due; else play on."""
-        if not self._modes and not self._due():
+        if not self._matches and not self._due():
             return 0
-        mode = self._modes[0]
-        if self._rollout.step(greedy=mode, episodes=self.args.episodes):
-            self._report("greedy" if mode else "sampled", self._rollout.result())
-            self._modes.pop(0)
-            if self._modes:
-                self._rollout.restart()
+        match = self._matches[0]
+        if self._film is not None:
+            self._film.append(picture(self._rollout))
+        over = self._rollout.step(greedy=match.greedy, episodes=self.args.episodes)
+        if self._film is not None and self._rollout.played(0):
+            self._show()
+        if over:
+            self._report(match, self._rollout.result())
+            self._matches.pop(0)
+            if self._matches:
+                self._rollout.restart(self._matches[0].stand_ins)
         return self.args.envs
 
     def waits(self) -> str:
@@ -67,11 +91,20 @@ class EvaluatorWorker(Worker):
 
     def drain(self) -> bool:
         """An evaluation that has begun is given up."""
-        self._modes = []
+        self._matches = []
+        self._film = None
         return True
 
     def close(self) -> None:
         self._rollout.close()
+
+    def state(self) -> Tree:
+        return {"next": np.array([self._next]), "best": np.array([self._best]), "evaluations": np.array([self._evaluations])}
+
+    def restore(self, state: Tree) -> None:
+        assert isinstance(state, dict)
+        self._next, self._best = int(state["next"][0]), float(state["best"][0])
+        self._evaluations = int(state["evaluations"][0])
 
     def _due(self) -> bool:
         for name, end in self._params.items():
@@ -89,32 +122,63 @@ class EvaluatorWorker(Worker):
             self._policies[name].load(tree["params"], self._versions[name])
         self._env_steps = steps
         self._next = steps - steps % self.args.every + self.args.every
-        self._modes = [True, False] if self.args.sampled else [True]
-        self._rollout.restart()
+        self._matches = self._plan()
+        self._scored = self._matches[0].name
+        if self.args.film_every and self._evaluations % self.args.film_every == 0:
+            self._film = []
+        self._evaluations += 1
+        self._rollout.restart(self._matches[0].stand_ins)
         return True
 
-    def _report(self, mode: str, result: Mapping[str, float]) -> None:
-        prefix = "eval" if mode == "greedy" else "eval_sampled"
+    def _plan(self) -> list[_Match]:
+        """All matches of one evaluation."""
+        matches = [_Match("eval", True)] if self.args.greedy else []
+        if self.args.sampled or not matches:
+            matches.append(_Match("eval_sampled", False))
+        if self.args.cross_play:
+            self._meet_initial()
+            owners = {team: name for name, info in self.context.derived.policies.items() for team in info.teams}
+            initial = {team: self._initial[owner] for team, owner in owners.items()}
+            if self._evaluations == 0:
+                matches.append(_Match("cross/initial", False, initial))
+            for team, owner in owners.items():
+                if owner in self._params:
+                    matches.append(
+                        _Match(f"cross/{team}", False, {other: one for other, one in initial.items() if other != team})
+                    )
+        return matches
+
+    def _meet_initial(self) -> None:
+        """The policies before any update: from the run folder, else the first weights that came."""
+        if self._knows_initial:
+            return
+        for name, tree in self._weights.items():
+            run = self.context.folder
+            path = checkpoint.latest(initial_folder(run, self.context.graph, name)) if run is not None else None
+            self._initial[name].load(checkpoint.read(path).groups["policy"] if path is not None else tree["params"], 0)
+        self._knows_initial = True
+
+    def _show(self) -> None:
+        film, self._film = self._film, None
+        if film and self.context.folder is not None:
+            record(self.context.folder / "videos" / f"step_{self._env_steps:09d}", film, fps=_FPS)
+
+    def _report(self, match: _Match, result: Mapping[str, float]) -> None:
         for name, value in result.items():
-            self.reading.add(f"{prefix}/{name}", value)
+            self.reading.add(f"{match.name}/{name}", value)
         self.reading.totals["eval/env_steps"] = self._env_steps
-        score = result.get("return")
-        if mode == "greedy" and score is not None and score > self._best:
-            self._best = score
-            self._keep(score)
+        if match.name == self._scored:
+            # against each other, no return tells who is better: the newest counts as the best
+            self._keep(result.get("return", float(self._env_steps)))
 
     def _keep(self, score: float) -> None:
         """Write the weights of the best policies, each into a folder of its own beside the trainer's checkpoints."""
-        run: Path | None = self.context.folder
+        if score <= self._best:
+            return
+        self._best = score
+        run = self.context.folder
         if run is None:
             return
         for name, tree in self._weights.items():
             folder = checkpoint_folder(run, self.context.graph, name)
             checkpoint.write_best(folder, self._env_steps, {"policy": tree["params"]}, score)
-
-    def state(self) -> Tree:
-        return {"next": np.array([self._next]), "best": np.array([self._best])}
-
-    def restore(self, state: Tree) -> None:
-        assert isinstance(state, dict)
-        self._next, self._best = int(state["next"][0]), float(state["best"][0])

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from srl.api.policy import Ask
 from srl.core.load import option
-from srl.core.seeds import Rng
-from srl.core.tree import Tree, map_tree
+from srl.core.tree import Tree
 from srl.graph.policies import acting_policy
-from srl.streams.base import Asked, End, InferServer, ParamSubscriber, updates_of
+from srl.streams.base import End, InferServer, ParamSubscriber, updates_of
+from srl.workers.answers import answer
 from srl.workers.base import Context, Port, Worker
 
 
@@ -51,7 +50,8 @@ class PolicyWorker(Worker):
         if asked is None:
             return 0
         before = time.perf_counter()
-        asked.reply(self._answer(asked), self.version)
+        rows = cast("dict[str, Any]", asked.rows)
+        asked.reply(answer(self.policy, self._info, rows, greedy=self.args.greedy), self.version)
         units = sum(asked.sizes)
         self.reading.count("time/infer", time.perf_counter() - before)
         self.reading.count("infer/rows", units * self._info.spec.agents)
@@ -79,35 +79,3 @@ class PolicyWorker(Worker):
             return False
         units, waited = self._asks.waiting()
         return 0 < units < self.args.min_batch and waited < self.args.max_wait
-
-    def _answer(self, asked: Asked) -> Tree:
-        """[units, A, ...] -> rows -> [units, A, ...]."""
-        rows = cast("dict[str, Any]", asked.rows)
-        agents = self._info.spec.agents
-        count = sum(asked.sizes) * agents
-        flat = {
-            name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), tree)
-            for name, tree in rows.items()
-            if name != "state"
-        }
-        act = self.policy.act(
-            Ask(
-                obs=flat.get("obs", {}),
-                memory=flat.get("memory", {}),
-                first=flat["first"],
-                mask=flat.get("mask"),
-                state=rows.get("state"),
-                ids=flat["ids"],
-                rng=Rng(flat["keys"]),
-                greedy=self.args.greedy,
-            )
-        )
-        answer: dict[str, Any] = {"action": act.action}
-        if self._info.memory != {}:
-            answer["memory"] = act.memory
-        if self._info.extra:
-            extra = cast("dict[str, Any]", act.extra)
-            answer["extra"] = {name: extra[name] for name in self._info.extra}
-        if agents == 1:
-            return map_tree(lambda leaf: leaf[:, None], answer)  # type: ignore[no-any-return]
-        return map_tree(lambda leaf: leaf.reshape(-1, agents, *leaf.shape[1:]), answer)  # type: ignore[no-any-return]

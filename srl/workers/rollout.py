@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from srl.api.policy import Ask, Policy
+from srl.api.policy import Policy
 from srl.api.slab import SlabShape, slab_spec
-from srl.core.seeds import Rng
+from srl.core.errors import UnknownKey
+from srl.core.seeds import Seeds
 from srl.core.spec import zeros
 from srl.core.tree import Array, map_tree
+from srl.envs.resolve import make_env
 from srl.graph.derive import Derived
+from srl.graph.policies import component_data
 from srl.graph.spec import Graph
+from srl.workers.answers import answer
 from srl.workers.base import Reading
 from srl.workers.group import Group
 
@@ -25,7 +30,9 @@ class Rollout:
         self, graph: Graph, derived: Derived, policies: Mapping[str, Policy], *, envs: int, role: str, first_env: int = 0
     ) -> None:
         self.envs = envs
-        self._derived, self._policies = derived, policies
+        self._policies = policies
+        self._stand_ins: Mapping[str, Policy] = {}
+        self._infos = {name: replace(info, extra={}) for name, info in derived.policies.items()}
         self._reading = Reading()
         self.group = Group(graph, derived, envs=envs, steps=1, first_env=first_env, reading=self._reading, role=role)
         self._trees = {}
@@ -35,8 +42,9 @@ class Rollout:
         self._round = 0
         self.restart()
 
-    def restart(self) -> None:
-        """Forget the episodes that are under way."""
+    def restart(self, stand_ins: Mapping[str, Policy] | None = None) -> None:
+        """Forget the episodes that are under way. `stand_ins` act for whole teams instead of their policies (cross-play)."""
+        self._stand_ins = stand_ins or {}
         self._round += 1
         self.group.renew(self._round)
         self._reading.means.clear()
@@ -50,8 +58,7 @@ class Rollout:
         group.row = 0
         for name, recorder in group.recorders.items():
             recorder.open(self._trees[name], 0)
-            answer = self._act(name, recorder.ask(0, group.tick), greedy)
-            recorder.answer(0, answer, 0)
+            recorder.answer(0, self._act(name, recorder.ask(0, group.tick), greedy), 0)
         counting = None if share is None else self._played < share
         over = group.step(counting)
         for recorder in group.recorders.values():
@@ -64,33 +71,39 @@ class Rollout:
         """Means over the episodes counted: `return`, `length`, and the env's statistics."""
         return {name.removeprefix("episode/"): total / number for name, (total, number) in self._reading.means.items() if number}
 
+    def played(self, env: int) -> bool:
+        """One env has come to the end of an episode since the start."""
+        return bool(self._played[env])
+
     def close(self) -> None:
         self.group.close()
 
     def _act(self, name: str, question: Mapping[str, Any], greedy: bool) -> dict[str, Any]:
-        info = self._derived.policies[name]
-        rows = self.envs * info.spec.agents
-        flat = {
-            key: map_tree(lambda leaf: leaf.reshape(rows, *leaf.shape[2:]), tree)
-            for key, tree in question.items()
-            if key != "state"
-        }
-        ask = Ask(
-            obs=flat.get("obs", {}),
-            memory=flat.get("memory", {}),
-            first=flat["first"],
-            mask=flat.get("mask"),
-            state=question.get("state"),
-            ids=flat["ids"],
-            rng=Rng(flat["keys"]),
-            greedy=greedy,
-        )
-        act = self._policies[name].act(ask)
-        answer: dict[str, Any] = {"action": act.action}
-        if info.memory != {}:
-            answer["memory"] = act.memory
-        shape = (self.envs, info.spec.agents)
-        return map_tree(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), answer)  # type: ignore[no-any-return]
+        """One policy's answer; teams with a stand-in are asked by themselves."""
+        info, slices = self._infos[name], self.group.recorders[name].slices
+        players = [self._stand_ins.get(team, self._policies[name]) for team in slices]
+        if all(player is players[0] for player in players):
+            return answer(players[0], info, question, greedy=greedy)
+        parts = []
+        for player, agents in zip(players, slices.values(), strict=True):
+            rows = {key: tree if key == "state" else _columns(tree, agents) for key, tree in question.items()}
+            parts.append(answer(player, info, rows, greedy=greedy))
+        joined: dict[str, Any] = map_tree(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
+        return joined
+
+
+def _columns(tree: Any, agents: slice) -> Any:
+    return map_tree(lambda leaf: np.ascontiguousarray(leaf[:, agents]), tree)
+
+
+def rendering(graph: Graph) -> Graph:
+    """The same with envs that make pictures: adapters want to be told, other envs have no such setting."""
+    asked = replace(graph, env=replace(graph.env, args={**graph.env.args, "render": True}))
+    try:
+        make_env(component_data(asked.env), 1, Seeds(graph.seed, "pictures")).close()
+    except UnknownKey:
+        return graph
+    return asked
 
 
 def picture(rollout: Rollout, env: int = 0) -> Array:

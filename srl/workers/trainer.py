@@ -58,6 +58,8 @@ class TrainerWorker(Worker):
         saved = self._checkpoints.start()
         if saved is not None:
             self._restore(saved.groups, saved.state)
+        else:
+            self._checkpoints.write_initial(self.learner.params())
         self._publish()
 
     def poll(self) -> int:
