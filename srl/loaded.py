@@ -96,7 +96,7 @@ class LoadedRun:
         against: Mapping[str, LoadedPolicy] | None = None,
     ) -> dict[str, float]:
         """Means over whole episodes: `return`, `length`, and the env's own numbers. `against` replaces policies by name."""
-        policies = {name: self.policy(which, name=name) for name in self.derived.policies} | dict(against or {})
+        policies = {name: self.policy(which, name=name) for name in self.derived.players} | dict(against or {})
         rollout = self.rollout(policies, envs=envs or min(episodes, 8), role="evaluation")
         try:
             while not rollout.step(greedy=greedy, episodes=episodes):
@@ -107,7 +107,7 @@ class LoadedRun:
 
     def play(self, which: str | Path = "best", *, episodes: int = 1, greedy: bool = True) -> Iterator[Array]:
         """Pictures of one env, `[height, width, 3]`, until its episodes are over."""
-        policies = {name: self.policy(which, name=name) for name in self.derived.policies}
+        policies = {name: self.policy(which, name=name) for name in self.derived.players}
         rollout = self.rollout(policies, envs=1, render=True)
         try:
             yield picture(rollout)

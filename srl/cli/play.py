@@ -27,12 +27,12 @@ def evaluate(argv: list[str]) -> int:
         result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=not given.sampled)
         print("\n".join(_rows(result)))
         return 0
-    names = list(run.derived.policies)
-    if len(names) < 2 or list(other.derived.policies) != names:
+    names = list(run.derived.players)
+    if len(names) < 2 or list(other.derived.players) != names:
         raise UserError(
             "cross play needs two runs with the same policies, and more than one of them",
             (str(run.folder), ", ".join(names)),
-            (str(other.folder), ", ".join(other.derived.policies)),
+            (str(other.folder), ", ".join(other.derived.players)),
         )
     for name in names:
         against = {key: other.policy(given.checkpoint, name=key) for key in names if key != name}

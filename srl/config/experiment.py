@@ -85,6 +85,16 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Opponents:
+    """Past versions as opponents, for runs whose teams have a policy each: some groups of envs play against them."""
+
+    groups: int = option(1, "groups of envs, for each policy that learns, whose other teams act with past versions", low=1)
+    choose: str = option("uniform", "which version: uniform over the kept ones, or latest-<n>")
+    keep_every: int = option(10, "updates between versions that are kept", low=1)
+    hold: int = option(4, "slabs that a chosen version plays", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class StreamSettings:
     """Of one stream (`samples.main`), of all of a kind (`sample`, `infer`, `param`), or of `all`."""
 
@@ -150,6 +160,7 @@ class Experiment:
     staleness: Staleness = field(default_factory=Staleness)
     """How far sampling may run ahead of learning."""
     evaluation: Evaluation | None = option(None, "every, episodes; null: none")
+    opponents: Opponents | None = option(None, "groups, choose, keep_every, hold: play past versions; null: only the newest")
     stop: Stop = field(default_factory=Stop)
     """When the run is done: whichever comes first."""
     expect: Mapping[str, float] = option({}, "what it should reach, for tests and `srl bench`")
@@ -198,6 +209,7 @@ SECTIONS: dict[str, type] = {
     "stop": Stop,
     "checkpoint": Checkpoint,
     "policies": PolicyPart,
+    "opponents": Opponents,
     "streams": StreamSettings,
     "actors": Actors,
     "inference": Inference,

@@ -80,7 +80,7 @@ def _unlike_default(thing: Node | Stream) -> dict[str, Any]:
 
 
 def _entry(entry: dict[str, Any]) -> dict[str, Any]:
-    short = {key: _short(value) if key != "load" else value for key, value in entry.items()}
+    short = {key: _short(value) if key in ("policy", "algorithm") else value for key, value in entry.items()}
     return {key: value for key, value in short.items() if value is not None}
 
 

@@ -44,6 +44,8 @@ class PolicyInfo:
     memory_every: int | None
     needs_torch: bool
     """Whether acting needs torch."""
+    source: str | None = None
+    """The policy whose past versions it acts with."""
 
     @property
     def question(self) -> TreeSpec:
@@ -97,6 +99,11 @@ class Derived:
     policies: Mapping[str, PolicyInfo]
     streams: Mapping[str, StreamSpec] = field(default_factory=dict)
 
+    @property
+    def players(self) -> dict[str, PolicyInfo]:
+        """The policies that `agents` names; past opponents only stand in for them."""
+        return {name: info for name, info in self.policies.items() if info.source is None}
+
     def to_data(self) -> dict[str, Any]:
         """Plain data for msgpack."""
         return {
@@ -116,6 +123,7 @@ class Derived:
                     "twin": info.twin,
                     "memory_every": info.memory_every,
                     "needs_torch": info.needs_torch,
+                    "source": info.source,
                 }
                 for name, info in self.policies.items()
             },
@@ -141,7 +149,8 @@ class Derived:
             groups: dict[str, Any] = {
                 key: {leaf: from_data(spec) for leaf, spec in info[key].items()} for key in ("extra", "signals")
             }
-            same: dict[str, Any] = {key: info[key] for key in ("use", "config", "bounds", "twin", "memory_every", "needs_torch")}
+            names = ("use", "config", "bounds", "twin", "memory_every", "needs_torch", "source")
+            same: dict[str, Any] = {key: info[key] for key in names}
             policies[name] = PolicyInfo(
                 name=name,
                 spec=policy_from_data(info["spec"]),

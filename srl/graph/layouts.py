@@ -12,6 +12,7 @@ from srl.core.load import nearest
 from srl.core.where import Provenance
 from srl.graph.build import wiring
 from srl.graph.machine import Machine
+from srl.graph.opponents import with_opponents
 from srl.graph.spec import Graph, Node, Stream
 
 
@@ -97,7 +98,10 @@ def plan(
         eval_envs=_evaluation_envs(experiment),
     )
     nodes = layout.nodes(done, sizes)
-    return Plan(experiment=done, graph=_graph(done, nodes, _streams(done, sizes)), why=(why,) if why else ())
+    graph = _graph(done, nodes, _streams(done, sizes))
+    if done.opponents is not None:
+        graph = with_opponents(graph, done, sizes, home=nodes[0].inside)
+    return Plan(experiment=done, graph=graph, why=(why,) if why else ())
 
 
 def find_layout(name: str) -> Layout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -85,12 +86,16 @@ def policy_spec(env: EnvSpec, teams: tuple[str, ...]) -> PolicySpec:
 def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
     """Build every policy once and act on zeros."""
     owners = teams_of(graph, env)
-    if unused := [name for name in graph.policies if name not in owners]:
+    if unused := [name for name, entry in graph.policies.items() if name not in owners and entry.source is None]:
         raise WiringError(
             f"policy '{unused[0]}' acts for nobody",
             ("patterns", ", ".join(f'"{pattern}": {name}' for pattern, name in graph.agents.items())),
         )
-    return {name: _inspect(name, graph.policies[name], env, teams) for name, teams in owners.items()}
+    infos = {name: _inspect(name, graph.policies[name], env, teams) for name, teams in owners.items()}
+    for name, entry in graph.policies.items():
+        if entry.source is not None:
+            infos[name] = replace(infos[entry.source], name=name, extra={}, signals={}, memory_every=None, source=entry.source)
+    return infos
 
 
 def acting_policy(info: PolicyInfo) -> Policy:

@@ -69,7 +69,7 @@ def measure(experiment: Experiment) -> Timing:
         renew(block)
         env.step(actions, block)
 
-    policies = [(acting_policy(info), info) for info in derived.policies.values()]
+    policies = [(acting_policy(info), info) for info in derived.players.values()]
 
     def act() -> None:
         for policy, info in policies:

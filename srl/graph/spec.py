@@ -79,6 +79,8 @@ class PolicyEntry:
     """None: it does not learn (frozen, scripted)."""
     load: str | None = None
     """A checkpoint or run folder to start from."""
+    source: str | None = None
+    """It acts with weights of that policy, which learns: as a past opponent."""
 
 
 @dataclass(frozen=True, kw_only=True)

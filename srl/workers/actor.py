@@ -25,6 +25,7 @@ class ActorArgs:
     groups: int = option(1, "groups of envs that step by turns; 2 hide the latency of a remote policy", low=1)
     envs: int = option(1, "envs in each group", low=1)
     steps: int = option(128, "rows of a slab", low=1)
+    cast: Mapping[str, str] = option({}, "policy -> the policy that stands in for it here: a past opponent")
 
 
 class ActorWorker(Worker):
@@ -36,7 +37,9 @@ class ActorWorker(Worker):
 
     def __init__(self, args: ActorArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
-        policies = list(context.derived.policies)
+        acting = [args.cast.get(name, name) for name in context.derived.players]
+        infos = {name: context.derived.policies[name] for name in acting}
+        policies = list(infos)
         self._asks = {name: cast(InferClient, _find(ends, "infer", name)) for name in policies}
         self._samples = {
             name: cast(SampleProducer, end) for name in policies if (end := _find(ends, "samples", name)) is not None
@@ -52,6 +55,7 @@ class ActorWorker(Worker):
                 first_env=(context.index * args.groups + number) * args.envs,
                 reading=self.reading,
                 place=context.name,
+                policies=infos,
                 barrier=0 if context.inline else context.incarnation,  # inline, a resume goes on with the seeds there were
             )
             for number in range(args.groups)
@@ -60,7 +64,7 @@ class ActorWorker(Worker):
         for turn in self._turns:
             for name in policies:
                 if name not in self._samples:
-                    turn.private[name] = _private_slab(context.derived.policies[name], args)
+                    turn.private[name] = _private_slab(infos[name], args)
         for group in self.groups:
             group.reset()
 

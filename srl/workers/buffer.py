@@ -90,8 +90,7 @@ class BufferWorker(Worker):
     def drain(self) -> bool:
         self._draining = True
         while (lease := self._source.get()) is not None:
-            self._source.counts.drop("stop")
-            lease.release()
+            lease.discard("stop")
         return True
 
     def barrier(self, number: int) -> None:

@@ -53,10 +53,10 @@ class EvaluatorWorker(Worker):
     def __init__(self, args: EvaluatorArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
         derived = context.derived
-        only = next(iter(derived.policies))
+        only = next(iter(derived.players))
         self._params = {port.partition(":")[2] or only: cast(ParamSubscriber, end) for port, end in ends.items()}
-        self._policies = {name: acting_policy(info) for name, info in derived.policies.items()}
-        self._initial = {name: acting_policy(info) for name, info in derived.policies.items()} if args.cross_play else {}
+        self._policies = {name: acting_policy(info) for name, info in derived.players.items()}
+        self._initial = {name: acting_policy(info) for name, info in derived.players.items()} if args.cross_play else {}
         self._versions = dict.fromkeys(self._params, -1)
         self._weights: dict[str, Any] = {}
         self._knows_initial = False
@@ -137,7 +137,7 @@ class EvaluatorWorker(Worker):
             matches.append(_Match("eval_sampled", False))
         if self.args.cross_play:
             self._meet_initial()
-            owners = {team: name for name, info in self.context.derived.policies.items() for team in info.teams}
+            owners = {team: name for name, info in self.context.derived.players.items() for team in info.teams}
             initial = {team: self._initial[owner] for team, owner in owners.items()}
             if self._evaluations == 0:
                 matches.append(_Match("cross/initial", False, initial))

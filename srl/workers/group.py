@@ -12,7 +12,7 @@ from srl.api.slab import SlabShape
 from srl.core.seeds import Seeds, word
 from srl.core.tree import Array, Tree, copy_into
 from srl.envs.resolve import make_env
-from srl.graph.derive import Derived
+from srl.graph.derive import Derived, PolicyInfo
 from srl.graph.policies import component_data
 from srl.graph.spec import Graph
 from srl.workers.base import Reading
@@ -34,6 +34,7 @@ class Group:
         role: str = "env",
         barrier: int = 0,
         place: str = "",
+        policies: Mapping[str, PolicyInfo] | None = None,
     ) -> None:
         self.spec = derived.env
         self.reading = reading
@@ -52,7 +53,7 @@ class Group:
                 seed=seed,
                 first_env=first_env,
             )
-            for name, info in derived.policies.items()
+            for name, info in (policies or derived.players).items()
         }
         self._stats = np.zeros((envs, len(self.spec.stats)))
         self._state = next((recorder for recorder in self.recorders.values() if recorder.next_state is not None), None)

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from srl.core.load import option
+from srl.core.seeds import generator
 from srl.core.tree import Tree
 from srl.graph.policies import acting_policy
 from srl.streams.base import End, InferServer, ParamSubscriber, updates_of
 from srl.workers.answers import answer
 from srl.workers.base import Context, Port, Worker
+
+NEWEST = (1 << 62) - 1
+"""Newer than every version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +26,10 @@ class PolicyArgs:
     min_batch: int = option(1, "envs worth waiting for", low=1)
     max_wait: float = option(0.0, "seconds that the first question waits for `min_batch`", low=0)
     greedy: bool = False
-    choose: str = option("latest", "which version answers: latest, or a selector of past ones")
+    choose: str = option(
+        "latest", "which version answers: latest, latest-<n> (kept ones before it), or uniform over the kept ones"
+    )
+    hold: int = option(1, "questions that a chosen past version answers before another is chosen", low=1)
 
 
 class PolicyWorker(Worker):
@@ -39,20 +46,24 @@ class PolicyWorker(Worker):
         self._info = context.derived.policies[args.policy]
         self.policy = acting_policy(self._info)
         self.version = -1 if self._params is not None else 0
+        self._selector = args.choose
+        self._left = self._chosen = 0
 
     def poll(self) -> int:
         """Adopt newer weights, then answer one batch of questions."""
-        if self._params is not None and (newer := self._params.latest(self.version)) is not None:
-            self._load(*newer)
+        if self._params is not None:
+            self._adopt(self._params)
         if self.version < 0 or self._worth_waiting():
             return 0
-        asked = self._asks.take(self.args.max_batch, self.version)
+        # a past opponent is older than any row may ask for: that is its purpose
+        asked = self._asks.take(self.args.max_batch, self.version if self.args.choose == "latest" else NEWEST)
         if asked is None:
             return 0
         before = time.perf_counter()
         rows = cast("dict[str, Any]", asked.rows)
         asked.reply(answer(self.policy, self._info, rows, greedy=self.args.greedy), self.version)
         units = sum(asked.sizes)
+        self._left -= len(asked.sizes)
         self.reading.count("time/infer", time.perf_counter() - before)
         self.reading.count("infer/rows", units * self._info.spec.agents)
         self.reading.add("infer/batch", units)
@@ -67,6 +78,25 @@ class PolicyWorker(Worker):
 
     def waits(self) -> str:
         return "the first weights" if self.version < 0 else super().waits()
+
+    def _adopt(self, params: ParamSubscriber) -> None:
+        """The newest weights; or, when the present ones have answered long enough, a past version."""
+        if self.args.choose == "latest" or self.version < 0:
+            newer = params.latest(self.version)
+        elif self._left > 0:
+            return
+        else:
+            newer = params.fetch(self._selector)
+        if newer is not None:
+            self._load(*newer)
+            self._choose()
+
+    def _choose(self) -> None:
+        self._left = self.args.hold
+        self._chosen += 1
+        if self.args.choose == "uniform":
+            draw = generator(self.context.graph.seed, "opponent", self.args.policy, self.context.index, self._chosen).random()
+            self._selector = f"uniform:{draw:.6f}"
 
     def _load(self, version: int, tree: Tree) -> None:
         assert isinstance(tree, dict)

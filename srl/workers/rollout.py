@@ -32,11 +32,11 @@ class Rollout:
         self.envs = envs
         self._policies = policies
         self._stand_ins: Mapping[str, Policy] = {}
-        self._infos = {name: replace(info, extra={}) for name, info in derived.policies.items()}
+        self._infos = {name: replace(info, extra={}) for name, info in derived.players.items()}
         self._reading = Reading()
         self.group = Group(graph, derived, envs=envs, steps=1, first_env=first_env, reading=self._reading, role=role)
         self._trees = {}
-        for name, info in derived.policies.items():
+        for name, info in derived.players.items():
             shape = SlabShape(steps=1, envs=envs, agents=info.spec.agents)
             self._trees[name] = zeros(slab_spec(shape, info.spec, memory={}, extra={}, signals=info.signals))
         self._round = 0

@@ -98,8 +98,7 @@ class TrainerWorker(Worker):
         """What has arrived for later batches is dropped and its grants are given again; the others stand."""
         while (lease := self._samples.get()) is not None:
             self._grants.arrived(lease.grant)
-            self._samples.counts.drop("barrier")
-            lease.release()
+            lease.discard("barrier")
         for grant in self._grants.forget():
             self._samples.grant(grant.number, version(self._epoch, grant.min_updates))
         self._barrier_due = False
@@ -136,12 +135,10 @@ class TrainerWorker(Worker):
         """Copy a slab into its cell and give the slot back at once."""
         tree = cast("dict[str, Any]", lease.tree)
         if epoch_of(int(tree["version"][0])) != self._epoch:
-            self._samples.counts.drop("trainer_restart")
-            lease.release()
+            lease.discard("trainer_restart")
             return
         if not self._grants.arrived(lease.grant):
-            self._samples.counts.drop("void_grant")
-            lease.release()
+            lease.discard("void_grant")
             return
         cell = self._grants.cell(lease.grant)
         batch, place = divmod(cell, self.args.slabs)

@@ -1,0 +1,66 @@
+"""Past versions as opponents: for each learning policy, an actor whose other teams act with kept versions of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from srl.config.experiment import Experiment, Opponents
+from srl.core.errors import WiringError
+from srl.graph.spec import Graph, Node, PolicyEntry, Stream
+
+if TYPE_CHECKING:
+    from srl.graph.layouts import Sizes
+
+
+def with_opponents(graph: Graph, experiment: Experiment, sizes: Sizes, *, home: str | None) -> Graph:
+    """The graph with `<policy>.past` for every learning policy and the nodes where they play; inside `home`, if all is."""
+    wanted = experiment.opponents
+    assert wanted is not None
+    if len(sizes.learning) < 2:
+        raise WiringError(
+            "`opponents` needs a policy for each team",
+            ("found", f"one policy that learns, {', '.join(sizes.learning)}, which plays against itself"),
+            ("try", 'agents: {"hider_*": hider, "seeker_*": seeker} and `policies:` for both'),
+        )
+    past = {name: f"{name}.past" for name in sizes.learning}
+    entries = {past[name]: PolicyEntry(policy=graph.policies[name].policy, source=name) for name in sizes.learning}
+    nodes, streams = list(graph.nodes), list(graph.streams)
+    for hero in sizes.learning:
+        added = _match(graph, sizes, wanted, hero, past, home)
+        nodes += added[0]
+        streams += added[1]
+    nodes = [_fed(node, wanted) if node.worker == "trainer" else node for node in nodes]
+    return replace(graph, policies={**graph.policies, **entries}, nodes=tuple(nodes), streams=tuple(streams))
+
+
+def _match(
+    graph: Graph, sizes: Sizes, wanted: Opponents, hero: str, past: dict[str, str], home: str | None
+) -> tuple[list[Node], list[Stream]]:
+    """One policy that learns against past versions of all others."""
+    cast = {name: stand_in for name, stand_in in past.items() if name != hero}
+    template = graph.node("actor")
+    actor = f"actor.{hero}"
+    ports = {f"samples:{hero}": f"samples.{hero}"}
+    nodes, streams = [], []
+    for name in sizes.entries:
+        acting = cast.get(name, name)
+        ask = f"ask.{acting}.{actor}"
+        ports[f"infer:{acting}"] = ask
+        streams.append(Stream(name=ask, kind="infer", policy=acting))
+        args: dict[str, object] = {"policy": acting, "max_batch": wanted.groups * sizes.per_group}
+        if acting != name:
+            args |= {"choose": wanted.choose, "hold": wanted.hold * wanted.groups * (sizes.steps + 1)}
+        joined = {"asks": ask}
+        if name in sizes.learning:
+            joined["params"] = f"params.{name}"
+        nodes.append(Node(name=f"policy.{acting}.{actor}", worker="policy", args=args, ports=joined, inside=home or actor))
+    args = {"groups": wanted.groups, "envs": sizes.per_group, "steps": sizes.steps, "cast": cast}
+    mine = replace(template, name=actor, count=1, args=args, ports=ports, inside=home)
+    return [mine, *nodes], streams
+
+
+def _fed(trainer: Node, wanted: Opponents) -> Node:
+    """More slabs make its batch, and it keeps versions."""
+    slabs = trainer.args["slabs"] + wanted.groups
+    return replace(trainer, args={**trainer.args, "slabs": slabs, "keep_every": wanted.keep_every})
