@@ -73,7 +73,10 @@ class _Gone:
         dropped = {
             reason: max(told.dropped.get(reason, 0), known.dropped.get(reason, 0)) for reason in told.dropped | known.dropped
         }
-        return Counts(max(told.put, known.put), max(told.taken, known.taken), max(told.released, known.released), 0, dropped)
+        discarded = sum(told.dropped.values()) if self.side == "consumer" else 0  # the others saw them taken
+        return Counts(
+            max(told.put, known.put), max(told.taken, known.taken - discarded), max(told.released, known.released), 0, dropped
+        )
 
 
 class Watch:

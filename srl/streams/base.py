@@ -156,6 +156,13 @@ class Lease:
         """Give the slot back to the producer."""
         self.end.release(self)
 
+    def discard(self, reason: str) -> None:
+        """Give the slot back without having used the slab: it counts as dropped for `reason`, not as taken."""
+        self.end.release(self)
+        self.end.counts.taken -= 1
+        self.end.counts.released -= 1
+        self.end.counts.drop(reason)
+
 
 class SampleConsumer(End):
     """Where slabs arrive."""

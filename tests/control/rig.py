@@ -112,7 +112,9 @@ class Adder(Worker):
         """Some numbers have gone elsewhere: a counter need not begin at 0."""
         self._restored()
         self._epoch = version(context.incarnation, 0)
-        self._in.grant(args.grants, self._epoch)
+        self._granted = 0
+        for _ in range(args.grants):
+            self._grant()
 
     def poll(self) -> int:
         if self._due or self.finished:
@@ -127,7 +129,7 @@ class Adder(Worker):
         lease.release()
         self.total = (31 * self.total + number + 1) % 1_000_003
         self.taken += 1
-        self._in.grant(1, self._epoch)
+        self._grant()
         self.reading.totals.update(updates=self.taken // 10, trained_steps=self.taken, total=self.total)
         self._due = bool(self.context.inline and self.args.every and self.taken % self.args.every == 0)
         return 1
@@ -142,9 +144,8 @@ class Adder(Worker):
 
     def barrier(self, number: int) -> None:
         while (lease := self._in.get()) is not None:
-            self._in.counts.drop("barrier")
-            lease.release()
-            self._in.grant(1, self._epoch)
+            lease.discard("barrier")
+            self._grant()
         self._expected.clear()
         self._due, self._amidst = False, True
 
@@ -154,6 +155,10 @@ class Adder(Worker):
         if self.context.folder is not None:
             groups = {"sum": {"total": np.array([self.total, self.taken])}, **({"workers": workers} if workers else {})}
             checkpoint.write(self.context.folder / "checkpoints", self.taken, cast(Any, groups), {})
+
+    def _grant(self) -> None:
+        self._in.grant(self._granted, self._epoch)
+        self._granted += 1
 
     def _restored(self) -> None:
         run = self.context.folder or self.context.resume

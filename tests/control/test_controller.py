@@ -34,3 +34,11 @@ def test_a_run_that_cannot_save_did_not_end_well(mode: str, tmp_path: Any) -> No
     _, verdict = run(graph(mode=mode, add={"full": True}), RunFolder.create(tmp_path, "rig", 1))
     assert verdict.kind == "worker failure"
     assert verdict.first.worker == "adder/0" and "no space left on device" in verdict.format()
+
+
+def test_an_inline_graph_that_cannot_move_names_who_waits_for_what(tmp_path: Any) -> None:
+    _, verdict = run(graph(mode="inline", add={"grants": 0}), RunFolder.create(tmp_path, "rig", 1))
+    assert verdict.exit_code == 3
+    text = verdict.format()
+    assert "every worker waits and nobody can wake them" in text
+    assert "counter/0: numbers:counter/0 waits for" in text

@@ -1,0 +1,60 @@
+"""Kill -9 of each worker kind of a run that learns: a verdict or a completed restart within ten seconds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srl.control.controller import Controller
+from srl.graph.prepare import prepare
+from srl.store.run_folder import RunFolder
+
+LIMIT = 10.0
+
+
+def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("kind", ["actor", "policy", "trainer", "evaluator"])
+def test_a_kill_of_each_kind(kind: str, restart: bool, tmp_path: Path) -> None:
+    found = prepare("cartpole", ["layout=decoupled", "stop=null", "stop.seconds=100"])
+    work, folder = found.graph, RunFolder.create(tmp_path, "cartpole", 1)
+    if restart:
+        work = replace(work, nodes=tuple(replace(node, on_failure="restart") for node in work.nodes))
+    controller = Controller(work, folder=folder, derived=found.derived)
+    took: dict[str, Any] = {}
+
+    def disturb() -> None:
+        until(lambda: controller.watch.total("updates") >= 3)
+        os.kill(controller._crew.processes[f"{kind}/0"], signal.SIGKILL)
+        took["killed"] = time.monotonic()
+        if restart:
+            until(lambda: any(event["event"] == "going" for event in folder.read_events()))
+            took["back"] = time.monotonic()
+            before = controller.watch.total("updates")
+            until(lambda: controller.watch.total("updates") > before + 3)
+            controller.stop()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    verdict = controller.run()
+    ended = time.monotonic()
+    thread.join()
+    assert verdict.kind == ("done" if restart else "worker failure"), verdict.format()
+    assert (took["back"] if restart else ended) - took["killed"] < LIMIT
+    assert all(ledger.balanced for ledger in controller.watch.ledgers())
+    assert not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
