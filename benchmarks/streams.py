@@ -46,9 +46,11 @@ def main() -> None:
     )
     for name, record in SLABS.items():
         table(
-            f"slab handed over (put -> get -> release), {name}",
+            f"slab, Python time of put, get and release, {name}",
             lambda via, record=record: hand_over(via, record, options.seconds),
         )
+    for name, record in SLABS.items():
+        table(f"slab, put until released, {name}", lambda via, record=record: released(via, record, options.seconds))
     for name, count in PARAMS.items():
         table(f"parameters adopted, {name}", lambda via, count=count: adopt(via, count, options.seconds))
     table("look for newer parameters, none there", lambda via: look(via))
@@ -56,7 +58,7 @@ def main() -> None:
 
 def table(title: str, measure: Callable[[str], float]) -> None:
     figures = {via: measure(via) for via in VIAS}
-    print(f"{title:58s}" + "".join(f"{via} {figure:9.2f}   " for via, figure in figures.items()), flush=True)
+    print(f"{title:62s}" + "".join(f"{via} {figure:9.2f}   " for via, figure in figures.items()), flush=True)
 
 
 class Pair:
@@ -208,21 +210,54 @@ def infer(via: str, rows: int) -> tuple[Pair, Any]:
 
 
 def hand_over(via: str, record: Any, seconds: float) -> float:
+    """Both ends in this process, each with its bell: what the two of them pay together, without waiting."""
+    transport, place = VIAS[via]
+    spec = StreamSpec(name="bench", kind="sample", via=transport, record=record)  # type: ignore[arg-type]
+    bells = [open_bell(), open_bell()]
+    producer: Any = open_end(spec, "producer", name="bench:near/0", bell=bells[0], place=place, slots=2)
+    consumer: Any = open_end(spec, "consumer", name="bench:far/0", bell=bells[1], place=place)
+    join(producer, consumer)
+    times, clock = [], time.perf_counter
+    end, number = clock() + seconds, 0
+    while clock() < end:
+        consumer.grant(number, 0)
+        number += 1
+        while (slab := producer.alloc()) is None:
+            for bell in bells:
+                bell.deliver()
+        freed, lease = producer.counts.released, None
+        start = clock()
+        producer.put(slab)
+        spent = clock() - start
+        while lease is None:
+            start = clock()
+            bells[1].deliver()
+            if (lease := consumer.get()) is not None:
+                lease.release()
+                spent += clock() - start
+        while producer.counts.released == freed:
+            start = clock()
+            bells[0].deliver()
+        times.append(spent + clock() - start)
+    for one in (producer, consumer, *bells):
+        one.close()
+    return float(np.median(times)) * 1e6
+
+
+def released(via: str, record: Any, seconds: float) -> float:
+    """The far end in another process, asleep until the bell rings."""
     pair = Pair(via, "sample", "producer", "consumer", record, slots=2)
     times = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         while (slab := pair.near.alloc()) is None:
             pair.turn()
-        released = pair.near.counts.released
+        before = pair.near.counts.released
         start = time.perf_counter()
         pair.near.put(slab)
-        times.append(time.perf_counter() - start)
-        while pair.near.counts.released == released:
-            start = time.perf_counter()
+        while pair.near.counts.released == before:
             pair.turn()
-            if pair.far is not None:
-                times[-1] += time.perf_counter() - start
+        times.append(time.perf_counter() - start)
     pair.close()
     return float(np.median(times)) * 1e6
 

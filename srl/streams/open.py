@@ -10,9 +10,10 @@ from srl.core.errors import WiringError
 from srl.streams.base import Bell, End, Side, StreamSpec
 from srl.streams.bell import ProcessBell
 from srl.streams.inproc import InprocTransport
+from srl.streams.leases import Consumer
 from srl.streams.links import Transport
 from srl.streams.questions import Client, Server
-from srl.streams.slots import Consumer, Producer
+from srl.streams.slots import Producer
 from srl.streams.versions import Publisher, Subscriber
 
 
