@@ -1,0 +1,197 @@
+"""The docs are true: links resolve, files and commands exist, snippets run, examples run by name in processes of their own."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import srl
+from srl.__main__ import VERBS
+from srl.cli.help import section_help
+from srl.cli.parsing import words_of
+from srl.graph.prepare import prepare
+from srl.launch import _parser
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+SOURCE = re.compile(r"`((?:srl|tests|docs|experiments|benchmarks)/[\w/.-]*)(?:`|:)")
+NO_RUN = ("runs/", "RUN")
+FINISHED = 0
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def fences(kind: str) -> Iterator[tuple[str, str]]:
+    """(page and line, text) of every fence of this kind."""
+    for page in PAGES:
+        text = page.read_text()
+        for found in FENCE.finditer(text):
+            if found[1].strip() == kind:
+                yield f"{name(page)}:{text.count(chr(10), 0, found.start()) + 2}", found[2]
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """(place, words) of every command of ours in a shell fence, and in backticks with `python -m srl` or `srl VERB` in front."""
+    lines = [(place, line) for kind in ("bash", "sh") for place, text in fences(kind) for line in text.splitlines()]
+    for page in PAGES:
+        prose = FENCE.sub("", page.read_text())
+        lines += [(name(page), code) for code in re.findall(r"`((?:python -m srl|srl )[^`]*)`", prose)]
+    for place, line in lines:
+        for part in line.split("&&"):
+            words = shlex.split(part, comments=True)
+            if words[:2] in (["python", "-m"], [".venv/bin/python", "-m"]) and words[2:3] in (["srl"], ["srl.launch"]):
+                yield place, words[2:]
+            elif words[:1] == ["srl"]:
+                yield place, words
+
+
+LAUNCHES = [(place, words[1:]) for place, words in commands() if words[0] == "srl.launch"]
+OTHERS = [(place, words[1:]) for place, words in commands() if words[0] == "srl"]
+
+
+def labels(pairs: list[tuple[str, list[str]]]) -> list[str]:
+    return [f"{place} {' '.join(words)[:60]}" for place, words in pairs]
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_resolve(page: Path) -> None:
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+            assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, f"{link} has no heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    for path in SOURCE.findall(FENCE.sub("", page.read_text())):
+        assert (ROOT / path).exists(), f"`{path}` is not there"
+
+
+def test_every_decision_is_in_the_index_and_fits_one_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    for page in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        text = page.read_text()
+        assert page.name in index
+        assert re.match(r"# \d+\. ", text) and len(text.split()) < 500, page.name
+        assert all(f"**{part}" in text for part in ("Problem", "Options", "Choice", "Cost")), page.name
+
+
+@pytest.mark.parametrize(("place", "words"), LAUNCHES, ids=labels(LAUNCHES))
+def test_launch_commands_are_right(place: str, words: list[str]) -> None:
+    """Options are known, names and settings are right, the graph is whole. Nothing starts."""
+    if "--help" in words:
+        for topic in (word for word in words if word != "--help"):
+            assert section_help(topic)
+        return
+    given = _parser().parse_intermixed_args(words)
+    experiment, overrides = words_of([word for word in given.words if "NAME" not in word])
+    if given.resume is not None or "NAME" in "".join(given.words) or any("my_pkg" in word or "my_alg" in word for word in words):
+        return
+    changes = [values.partition(",")[0] for values in given.sweep]
+    prepare(experiment, [*overrides, *changes], look=False)
+
+
+@pytest.mark.parametrize(("place", "words"), OTHERS, ids=labels(OTHERS))
+def test_other_commands_exist(place: str, words: list[str]) -> None:
+    verb, *rest = words
+    if verb == "VERB":
+        return
+    assert verb in VERBS, f"{place}: srl {verb}"
+    helped = run("srl", verb, "--help") if not verb.startswith("-") else ""
+    for option in (word for word in rest if word.startswith("--")):
+        assert option.partition("=")[0] in helped, f"{place}: srl {verb} {option}"
+
+
+@pytest.mark.parametrize(("place", "text"), list(fences("yaml experiment")), ids=lambda value: value[:40])
+def test_experiments_in_the_docs_are_right(place: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text(text)
+    prepare(file, look=False)
+
+
+@pytest.mark.parametrize(("place", "text"), list(fences("python run")), ids=lambda value: value[:40])
+def test_python_snippets_run(place: str, text: str, tmp_path: Path) -> None:
+    """As a script without a guard, in an empty folder: the experiments of the package are found all the same."""
+    script = tmp_path / "snippet.py"
+    script.write_text(text)
+    (tmp_path / "experiments").symlink_to(ROOT / "experiments")
+    ended = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == FINISHED, ended.stderr[-3000:]
+    assert ended.stdout.strip()
+
+
+def test_the_worker_has_fewer_than_forty_lines() -> None:
+    assert len((ROOT / "docs/examples/clip_rewards.py").read_text().splitlines()) < 40
+
+
+def test_the_env_and_the_algorithm_run_by_name_and_learn(tmp_path: Path) -> None:
+    """Both in every process of a local run: walking at random earns about -0.4 a walk."""
+    corridor = ["env=docs/examples/my_env.py:Corridor", "algorithm=docs/examples/a2c.py:A2C", "algorithm.lr=3e-3"]
+    last = launched(tmp_path, *corridor, "sampling.envs=64", "sampling.steps=16", "stop.env_steps=60_000")
+    assert last["episode/return"] > 0.5
+    assert last["episode/reached"] > 0.9
+
+
+def test_the_network_runs_by_name_and_learns(tmp_path: Path) -> None:
+    corridor = ["env=docs/examples/my_env.py:Corridor", "policy=docs/examples/my_net.py:Normed", "algorithm=ppo"]
+    last = launched(tmp_path, *corridor, "algorithm.lr=1e-3", "sampling.steps=32", "stop.env_steps=40_000")
+    assert last["episode/return"] > 0.5
+
+
+def test_the_scripted_player_runs_by_name_and_is_beaten(tmp_path: Path) -> None:
+    """It repeats nine times of ten: 16 rounds bring at most 12.8, drawing sides at random brings 0."""
+    last = launched(tmp_path, "docs/examples/pennies.yaml", "stop.env_steps=40_000")
+    assert last["episode/return/even"] > 8
+
+
+def test_the_worker_runs_by_name_between_actors_and_trainer(tmp_path: Path) -> None:
+    last = launched(tmp_path, "docs/examples/clipped.yaml", "stop.env_steps=12_000")
+    assert last["env_steps"] >= 12_000
+    assert last["total/staleness_max"] <= 1
+    ledger = (next(tmp_path.glob("*/*")) / "config.yaml").read_text()
+    assert "clip_rewards.py:ClipRewards" in ledger
+
+
+def test_the_worker_clips_what_the_trainer_sees() -> None:
+    with srl.build("docs/examples/clipped.yaml") as session:
+        session.step()
+        rewards = session.batch.reward[session.batch.valid]
+        assert rewards.max() == rewards.min() == 0.5
+
+
+@pytest.mark.parametrize("env", ["my_env.py:Corridor", "pennies.py:Pennies"])
+def test_the_envs_keep_the_contract(env: str) -> None:
+    assert "writes in place" in run("srl", "check", "env", f"docs/examples/{env}")
+
+
+def launched(runs: Path, *words: str) -> dict[str, float]:
+    """The newest value of every figure of a run in local mode, which must end well."""
+    run("srl.launch", *words, "--quiet", "--runs", str(runs))
+    merged: dict[str, float] = {}
+    for row in srl.load_run(runs).metrics():
+        merged |= {key: value for key, value in row.items() if value is not None}
+    return merged
+
+
+def run(module: str, *words: str) -> str:
+    ended = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True, timeout=110, check=False)
+    assert ended.returncode == FINISHED, ended.stderr[-3000:]
+    return ended.stdout
