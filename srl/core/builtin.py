@@ -10,9 +10,12 @@ BUILTIN: dict[str, dict[str, str]] = {
         "pettingzoo": "srl.envs.pettingzoo:PettingZooEnv",
         "fake": "srl.envs.fake:FakeEnv",
         "hide_and_seek": "srl.envs.hide_and_seek.env:HideAndSeekVec",
+        "cartpole_positions": "srl.envs.hidden_velocity:CartPolePositions",
     },
     "policy": {
         "actor_critic": "srl.nets.actor_critic:ActorCritic",
+        "recurrent": "srl.nets.recurrent:Recurrent",
+        "entity": "srl.nets.entity:EntityPolicy",
     },
     "algorithm": {
         "ppo": "srl.algorithms.ppo:PPO",

@@ -1,0 +1,142 @@
+"""An actor-critic with memory: layers over vectors, a GRU or LSTM, heads for every action spec."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from srl.api.batch import Batch
+from srl.api.neural import Heads, NeuralPolicy
+from srl.api.policy import Bounds, PolicySpec
+from srl.core.errors import WiringError
+from srl.core.load import option
+from srl.core.spec import TreeSpec
+from srl.core.tree import leaves
+from srl.nets.dists import make_dist
+from srl.nets.heads import head_size, real_size
+from srl.nets.memory import CELLS
+from srl.nets.mlp import Mlp, linear
+from srl.nets.running import RunningScale
+from srl.nets.vision import NatureCnn, is_picture
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig:
+    """Sizes of the actor-critic with memory."""
+
+    hidden: tuple[int, ...] = option((64,), "sizes of the layers before the memory", low=1)
+    cell: Literal["gru", "lstm", "none"] = option("gru", "kind of memory")
+    width: int = option(64, "numbers that the memory gives out", low=1)
+    activation: Literal["tanh", "relu", "elu"] = option("tanh", "after every hidden layer")
+    shared: bool | None = option(None, "one tower for actor and critic; default: unless the critic reads the state")
+    critic_state: bool = option(False, "the critic also reads the env's state")
+    normalize_obs: bool = option(False, "vector observations on a running scale, learned on the way")
+    decay: float = option(0.99999, "of that scale's running mean, each batch", low=0, below=1)
+    log_std: float = option(0.0, "of Box actions, at the start; then it is learned")
+    features: int = option(512, "numbers that a picture is encoded to", low=1)
+
+
+class Recurrent(NeuralPolicy):
+    """Heads: logits (means of Box actions), value, memory, and log_std."""
+
+    Config = RecurrentConfig
+    bounds: ClassVar[Bounds] = "clip"
+
+    def __init__(self, config: RecurrentConfig, spec: PolicySpec) -> None:
+        super().__init__(config, spec)
+        if config.critic_state and spec.state is None:
+            raise WiringError("policy.critic_state needs an env that gives a state", ("found", "an env without one"))
+        if config.critic_state and config.shared:
+            raise WiringError("one tower cannot serve an actor and a critic that reads more", ("try", "policy.shared=false"))
+        self.reads = ("obs", *(["mask"] if spec.mask else []), *(["state"] if config.critic_state else []))
+        self.shared = not config.critic_state if config.shared is None else config.shared
+        self.encoder = Encoder(spec.obs, config)
+        self.state_encoder = Encoder(spec.state, config) if config.critic_state and spec.state is not None else None
+        sizes = {"actor": self.encoder.size}
+        if not self.shared:
+            sizes["critic"] = self.encoder.size + (self.state_encoder.size if self.state_encoder is not None else 0)
+        self.towers = nn.ModuleDict({name: Mlp((size, *config.hidden), config.activation) for name, size in sizes.items()})
+        self.cells = nn.ModuleDict(
+            {name: CELLS[config.cell]((size, *config.hidden)[-1], config.width) for name, size in sizes.items()}
+        )
+        if config.cell != "none":
+            self.memory = {name: CELLS[config.cell].leaf_of(config.width) for name in sizes}
+        self.logits = linear(config.width, head_size(spec.action), 0.01)
+        self.value = linear(config.width, 1, 1.0)
+        reals = real_size(spec.action)
+        self.log_std = nn.Parameter(torch.full((reals,), config.log_std)) if reals else None
+
+    def unroll(self, batch: Batch) -> Heads:
+        first, lead = batch.first, batch.first.shape
+        features = self.encoder(batch.obs)
+        acting, actor = self._tower("actor", features, first, batch.memory)
+        judging, memory = acting, {"actor": actor}
+        if not self.shared:
+            if self.state_encoder is not None:
+                features = torch.cat([features, self.state_encoder(batch.state)], -1)
+            judging, memory["critic"] = self._tower("critic", features, first, batch.memory)
+        heads: Heads = {
+            "logits": self.logits(acting).view(*lead, -1),
+            "value": self.value(judging).view(lead),
+            "memory": {name: leaf.view(*lead[1:], -1) for name, leaf in memory.items()} if self.memory != {} else {},
+        }
+        if self.log_std is not None:
+            heads["log_std"] = self.log_std
+        return heads
+
+    def dist(self, heads: Heads, mask: Any = None) -> Any:
+        return make_dist(self.spec.action, heads["logits"], mask, heads.get("log_std"))
+
+    def observe(self, batch: Batch) -> None:
+        self.encoder.observe(batch.obs, batch)
+        if self.state_encoder is not None:
+            self.state_encoder.observe(batch.state, batch)
+
+    def _tower(self, name: str, features: Tensor, first: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        """Features behind the memory `[T, B, width]`, and the memory; agents of a joint batch are sequences of their own."""
+        x = self.towers[name](features).flatten(1, -2)
+        restarts = first.flatten(1)
+        before = memory[name].reshape(restarts.shape[1], -1) if self.memory != {} else None
+        y, after = self.cells[name](x, before, restarts)
+        return y, after
+
+
+class Encoder(nn.Module):
+    """The leaves of a tree as one vector: pictures by convolutions, everything else side by side."""
+
+    def __init__(self, spec: TreeSpec, config: RecurrentConfig) -> None:
+        super().__init__()
+        self._vectors = [(path, leaf.shape) for path, leaf in leaves(spec) if not is_picture(leaf)]
+        self._pictures = [path for path, leaf in leaves(spec) if is_picture(leaf)]
+        numbers = sum(math.prod(shape) for _, shape in self._vectors)
+        self.scale = RunningScale(numbers, decay=config.decay) if config.normalize_obs and numbers else None
+        self.pictures = nn.ModuleList(NatureCnn(leaf, config.features) for _, leaf in leaves(spec) if is_picture(leaf))
+        self.size = numbers + config.features * len(self._pictures)
+
+    def forward(self, tree: Any) -> Tensor:
+        """`[..., size]`."""
+        found = dict(leaves(tree))
+        parts = []
+        if self._vectors:
+            vector = self._vector(found)
+            parts.append(vector if self.scale is None else self.scale(vector))
+        parts += [encoder(found[path]) for path, encoder in zip(self._pictures, self.pictures, strict=True)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def observe(self, tree: Any, batch: Batch) -> None:
+        """Take the valid rows of a batch."""
+        if self.scale is not None:
+            rows = self._vector(dict(leaves(tree)))[: batch.lead[0]]
+            self.scale.observe(rows[batch.valid], batch.origin.ranks)
+
+    def _vector(self, found: dict[str, Tensor]) -> Tensor:
+        parts = [found[path] for path, _ in self._vectors]
+        flat = [
+            x.reshape(*x.shape[: x.ndim - len(shape)], math.prod(shape)).float()
+            for x, (_, shape) in zip(parts, self._vectors, strict=True)
+        ]
+        return flat[0] if len(flat) == 1 else torch.cat(flat, -1)
