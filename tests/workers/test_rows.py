@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_every_row_is_the_envs_row_and_flags_are_derived(env: dict[str, Any]) ->
     actions = np.concatenate([tree["action"] for tree in trees])
     fields = {key: array.astype(int) for key, array in fields_of(obs).items()}
     valid, first = flags["valid"], flags["first"]
-    for tree, after in zip(trees, trees[1:], strict=False):
+    for tree, after in pairwise(trees):
         np.testing.assert_array_equal(tree["obs"][-1], after["obs"][0])
         np.testing.assert_array_equal(tree["first"][-1], after["first"][0])
     # a valid row is followed by the same agent's next row, which its action led to, and its reward is the env's
@@ -175,7 +176,7 @@ def test_one_policy_may_act_for_two_teams() -> None:
 def test_saved_rows_go_on_as_if_nothing_had_been() -> None:
     graph = graph_of({"*": "main"}, length=(3, 11), end="random")
     derived = derived_of(graph)
-    group, before = record(graph, derived, slabs=4)
+    group, _ = record(graph, derived, slabs=4)
     saved = group.save()
     other = Group(graph, derived, envs=ENVS, steps=STEPS, first_env=10, reading=Reading())
     other.reset()
