@@ -13,6 +13,7 @@ import srl
 from srl.__main__ import VERBS
 from srl.cli.help import section_help
 from srl.cli.parsing import words_of
+from srl.config.yaml import parse
 from srl.graph.prepare import prepare
 from srl.launch import _parser
 
@@ -118,6 +119,25 @@ def test_other_commands_exist(place: str, words: list[str]) -> None:
     helped = run("srl", verb, "--help") if not verb.startswith("-") else ""
     for option in (word for word in rest if word.startswith("--")):
         assert option.partition("=")[0] in helped, f"{place}: srl {verb} {option}"
+
+
+def test_experiments_that_are_quoted_are_those_of_the_files() -> None:
+    quoted = [(place, text) for kind in ("yaml", "yaml experiment") for place, text in fences(kind)]
+    found = 0
+    for place, text in quoted:
+        file = ROOT / text.partition("\n")[0].removeprefix("# ").strip()
+        if file.is_file():
+            assert parse(text).data == parse(file.read_text()).data, f"{place} is not what {file.name} says"
+            found += 1
+    assert found
+
+
+def test_lines_of_examples_are_counted_right() -> None:
+    text = (ROOT / "docs" / "doors.md").read_text()
+    counted = re.findall(r"\]\((examples/\w+\.py)\), (\d+) lines", text)
+    assert len(counted) == 2
+    for path, lines in counted:
+        assert len((ROOT / "docs" / path).read_text().splitlines()) == int(lines), path
 
 
 @pytest.mark.parametrize(("place", "text"), list(fences("yaml experiment")), ids=lambda value: value[:40])
