@@ -20,7 +20,6 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 
 import numpy as np
 
-from runs import rate_of
 from srl.api.env import Discrete, new_block, renew
 from srl.core.seeds import Seeds
 from srl.envs.resolve import make_env
@@ -30,6 +29,8 @@ from srl.graph.spec import Component, Graph, Node, PolicyEntry, Stop, Stream
 from srl.session import Session
 from srl.streams.base import ParamPublisher, version
 from srl.workers.base import Port, Worker
+
+from timed import rate_of
 
 HERE = f"{Path(__file__).resolve()}:OneVersion"
 

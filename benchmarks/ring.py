@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from runs import rate_of
 from srl.core.tree import map_tree
 from srl.graph.derive import derive, with_streams
 from srl.graph.spec import Component, Graph, Node, PolicyEntry, Stop, Stream
 from srl.streams.base import Asked, InferServer
 from srl.workers.base import Port, Worker
+
+from timed import rate_of
 
 HERE = f"{Path(__file__).resolve()}"
 
