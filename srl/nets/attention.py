@@ -9,11 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from srl.core.tree import Array
-
-FEW = 8
-"""Up to so many entities pairs are multiplied out; beyond, products of small matrices are faster."""
-_BLOCK = 256  # rows whose pairs stay in the cache
 _HIDDEN = -1e9
 
 
@@ -47,15 +42,14 @@ def attend(
     heads: int,
 ) -> Tensor:  # [R, E, width]
     """Scaled dot-product attention."""
-    small = qkv.shape[1] <= FEW and qkv.device.type == "cpu" and qkv.dtype == torch.float32
-    if small and not torch.compiler.is_compiling():
-        out: Tensor = _Pairs.apply(qkv, seen, heads)  # type: ignore[no-untyped-call]
+    if qkv.device.type == "cpu" and qkv.dtype == torch.float32 and not torch.compiler.is_compiling():
+        out: Tensor = _Node.apply(qkv, seen, heads)  # type: ignore[no-untyped-call]
         return out
-    return attend_by_products(qkv, seen, heads)
+    return attend_by_torch(qkv, seen, heads)
 
 
-def attend_by_products(qkv: Tensor, seen: Tensor, heads: int) -> Tensor:
-    """`attend` for any device, type and number of entities."""
+def attend_by_torch(qkv: Tensor, seen: Tensor, heads: int) -> Tensor:
+    """`attend` for any device and type."""
     rows, number, _, width = qkv.shape
     q, k, v = qkv.view(rows, number, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
     scores = (q * (width // heads) ** -0.5) @ k.transpose(-1, -2)
@@ -71,64 +65,36 @@ def seen_mean(x: Tensor, seen: Tensor) -> Tensor:
     return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
 
 
-class _Pairs(torch.autograd.Function):
-    """Every pair of entities multiplied out, blocks of rows at a time; sums over heads are thin products, best in numpy."""
+class _Node(torch.autograd.Function):
+    """In numpy, whose products of many small matrices take half the time of torch's, and need no copies."""
 
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, seen: Tensor, heads: int) -> Tensor:
         rows, number, _, width = qkv.shape
-        given = qkv.numpy()
-        into, onto = _head_sums(width, heads)
-        hidden = np.where(seen.numpy(), np.float32(0.0), np.float32(_HIDDEN))
-        out = np.empty((rows, number, width), np.float32)
-        weights = np.empty((rows, number, number, heads), np.float32)
-        for block in _blocks(rows):
-            q, k, v = (given[block, :, part] for part in range(3))
-            pairs = q[:, :, None] * k[:, None]
-            flat = pairs.reshape(-1, width)
-            scores = (flat @ into).reshape(weights[block].shape)
-            scores += hidden[block, None, :, None]
-            scores -= scores.max(2, keepdims=True)
-            np.exp(scores, out=scores)
-            np.divide(scores, scores.sum(2, keepdims=True), out=weights[block])
-            np.matmul(weights[block].reshape(-1, heads), onto, out=flat)
-            pairs *= v[:, None]
-            np.sum(pairs, axis=2, out=out[block])
-        ctx.save_for_backward(qkv)
-        ctx.weights = weights
-        return torch.from_numpy(out)
+        q, k, v = qkv.numpy().reshape(rows, number, 3, heads, -1).transpose(2, 0, 3, 1, 4)
+        scores = np.matmul(q, k.swapaxes(-1, -2))
+        scores *= np.float32((width // heads) ** -0.5)
+        scores += np.where(seen.numpy(), np.float32(0.0), np.float32(_HIDDEN))[:, None, None]
+        weights = torch.softmax(torch.from_numpy(scores), -1)
+        out = np.empty((rows, number, heads, width // heads), np.float32)
+        np.matmul(weights.numpy(), v, out=out.transpose(0, 2, 1, 3))
+        ctx.save_for_backward(qkv, weights)
+        return torch.from_numpy(out.reshape(rows, number, width))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        given, weights = ctx.saved_tensors[0].numpy(), ctx.weights
-        rows, heads, width = len(given), weights.shape[3], given.shape[3]
-        into, onto = _head_sums(width, heads)
-        back, wanted = np.empty_like(given), grad.contiguous().numpy()
-        for block in _blocks(rows):
-            q, k, v = (given[block, :, part] for part in range(3))
-            to_q, to_k, to_v = (back[block, :, part] for part in range(3))
-            ahead, weight = wanted[block, :, None], weights[block]
-            pairs = ahead * v[:, None]
-            flat = pairs.reshape(-1, width)
-            scores = (flat @ into).reshape(weight.shape)  # already scaled as the scores were
-            np.matmul(weight.reshape(-1, heads), onto, out=flat)
-            pairs *= ahead
-            np.sum(pairs, axis=1, out=to_v)
-            scores -= (scores * weight).sum(2, keepdims=True)
-            scores *= weight
-            np.matmul(scores.reshape(-1, heads), onto, out=flat)
-            np.sum(pairs * k[:, None], axis=2, out=to_q)
-            pairs *= q[:, :, None]
-            np.sum(pairs, axis=1, out=to_k)
-        return torch.from_numpy(back), None, None
-
-
-def _head_sums(width: int, heads: int) -> tuple[Array, Array]:
-    """`[width, heads]`, which sums and scales each head's numbers; `[heads, width]`, which spreads one number over them."""
-    spread = np.repeat(np.eye(heads, dtype=np.float32), width // heads, axis=1)
-    return np.ascontiguousarray(spread.T) * np.float32((width // heads) ** -0.5), spread
-
-
-def _blocks(rows: int) -> list[slice]:
-    return [slice(low, min(low + _BLOCK, rows)) for low in range(0, rows, _BLOCK)]
+        qkv, weights = ctx.saved_tensors
+        rows, heads, number, _ = weights.shape
+        each = qkv.shape[3] // heads
+        q, k, v = qkv.numpy().reshape(rows, number, 3, heads, each).transpose(2, 0, 3, 1, 4)
+        ahead = grad.contiguous().numpy().reshape(rows, number, heads, each).transpose(0, 2, 1, 3)
+        back = np.empty((rows, number, 3, heads, each), np.float32)
+        to_q, to_k, to_v = back.transpose(2, 0, 3, 1, 4)
+        np.matmul(weights.numpy().swapaxes(-1, -2), ahead, out=to_v)
+        to_weights = torch.from_numpy(np.matmul(ahead, v.swapaxes(-1, -2)))
+        scores = torch.ops.aten._softmax_backward_data(to_weights, weights, -1, torch.float32).numpy()
+        scores *= np.float32(each**-0.5)
+        np.matmul(scores, k, out=to_q)
+        np.matmul(scores.swapaxes(-1, -2), q, out=to_k)
+        return torch.from_numpy(back.reshape(qkv.shape)), None, None

@@ -197,7 +197,7 @@ class _GruNode(torch.autograd.Function):
 def _resets(first: Tensor) -> tuple[list[bool], Array]:
     """Whether any sequence restarts at each step, and `[T, B, 1]`: 0 where it does, else 1."""
     starts: Array = first.numpy()
-    resets = [bool(any_of) for any_of in starts.any(1)]
+    resets: list[bool] = np.any(starts, axis=1).tolist()
     return resets, (~starts).astype(np.float32)[..., None] if any(resets) else np.ones(0, np.float32)
 
 
