@@ -1,4 +1,4 @@
-"""Advantage actor-critic (Mnih et al. 2016): a whole algorithm. Run it with `import=a2c algorithm=a2c`."""
+"""Advantage actor-critic (Mnih et al. 2016): a whole algorithm. Run it with `algorithm=docs/examples/a2c.py:A2C`."""
 
 from __future__ import annotations
 
