@@ -9,17 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from srl.nets.half import product
+
 _HIDDEN = -1e9
 
 
 class EntityAttention(nn.Module):
     """LayerNorm, attention of `heads` heads, output layer, residual, LayerNorm."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, *, half: bool = False) -> None:
         super().__init__()
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}: choose heads among the divisors")
-        self.heads = heads
+        self.heads, self.bf16 = heads, half
         self.before = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
@@ -31,8 +33,9 @@ class EntityAttention(nn.Module):
     def forward(self, x: Tensor, seen: Tensor) -> Tensor:
         """Entities `[R, E, width]`, of which those in `seen` `[R, E]` are looked at, at least one."""
         rows, number, width = x.shape
-        qkv = self.qkv(self.before(x)).view(rows, number, 3, width)
-        y: Tensor = self.after(x + self.out(attend(qkv, seen, self.heads)))
+        qkv = product(self.before(x), self.qkv.weight, self.qkv.bias, half=self.bf16).view(rows, number, 3, width)
+        out = product(attend(qkv, seen, self.heads), self.out.weight, self.out.bias, half=self.bf16)
+        y: Tensor = self.after(x + out)
         return y
 
 

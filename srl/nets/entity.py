@@ -18,6 +18,7 @@ from srl.core.spec import Leaf
 from srl.core.tree import leaves
 from srl.nets.attention import EntityAttention, seen_mean
 from srl.nets.dists import make_dist
+from srl.nets.half import product
 from srl.nets.heads import head_size, real_size
 from srl.nets.memory import CELLS
 from srl.nets.rays import RayEncoder
@@ -46,6 +47,7 @@ class EntityConfig:
     exists: str = option("exist_", "before a list's name: the key of what there is of it, for the critic")
     relative: int = option(0, "so many leading numbers of entities are taken relative to the agent's own", low=0)
     critic_state: bool = option(False, "the critic also reads the env's state")
+    half: bool = option(False, "products in bfloat16: faster on CPUs that have it (avx512_bf16, amx)")
     log_std: float = option(0.0, "of Box actions, at the start; then it is learned")
 
 
@@ -138,15 +140,15 @@ class Tower(nn.Module):
             given or usual
             for given, usual in zip((config.embed, config.hidden, config.width, config.heads), SIZES[config.size], strict=True)
         )
-        self.embed, self.width = embed, width
+        self.embed, self.width, self.bf16 = embed, width, config.half
         self.rays = RayEncoder(layout.rays) if layout.rays else None
         known = own + (self.rays.size if self.rays is not None else 0)
         self.own = _xavier(known, embed)
         self.kinds = nn.ModuleDict({kind: _xavier(size + known, embed) for kind, size in layout.kinds.items()})
-        self.attention = EntityAttention(embed, heads)
+        self.attention = EntityAttention(embed, heads, half=config.half)
         self.norms = nn.ModuleList([nn.LayerNorm(2 * embed), nn.LayerNorm(hidden), nn.LayerNorm(width)])
         self.hidden = _xavier(2 * embed, hidden)
-        self.memory = CELLS[config.cell](hidden, width)
+        self.memory = CELLS[config.cell](hidden, width, half=config.half)
 
     def forward(
         self, own: Tensor, rays: Tensor | None, lists: dict[str, Tensor], seen: Tensor, first: Tensor, memory: Tensor | None
@@ -156,7 +158,7 @@ class Tower(nn.Module):
         me, entities = self._embed(known, lists)
         around = seen_mean(self.attention(entities, seen), seen)
         x = self.norms[0](torch.cat([me, around], -1))
-        x = self.norms[1](torch.relu(self.hidden(x)))
+        x = self.norms[1](torch.relu(product(x, self.hidden.weight, self.hidden.bias, half=self.bf16)))
         y, after = self.memory(x.view(*first.shape, -1), memory, first)
         return self.norms[2](y), after
 
@@ -166,7 +168,7 @@ class Tower(nn.Module):
         sizes = [leaf.shape[-1] for leaf in lists.values()]
         weights = [self.own.weight, *(layer.weight[:, size:] for layer, size in zip(layers, sizes, strict=True))]
         bias = torch.cat([self.own.bias, *(layer.bias for layer in layers)])
-        mine, *others = torch.split(nn.functional.linear(known, torch.cat(weights), bias), self.embed, -1)
+        mine, *others = torch.split(product(known, torch.cat(weights), bias, half=self.bf16), self.embed, -1)
         me = torch.relu(mine)
         entities = [me.unsqueeze(1)]
         for layer, size, leaf, part in zip(layers, sizes, lists.values(), others, strict=True):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from srl.core.tree import Array
+from srl.nets.half import mm, product
 
 
 def lstm_node(
@@ -23,17 +24,18 @@ def lstm_node(
     weight_hh: Tensor,
     bias_ih: Tensor,
     bias_hh: Tensor,
+    half: bool,  # products in bfloat16
 ) -> tuple[Tensor, Tensor]:  # [T, B, width], [B, 2 * width]
     """Outputs and the last memory."""
-    y, last = _LstmNode.apply(x, memory, first, weight_ih, weight_hh, bias_ih, bias_hh)  # type: ignore[no-untyped-call]
+    y, last = _LstmNode.apply(x, memory, first, weight_ih, weight_hh, bias_ih, bias_hh, half)  # type: ignore[no-untyped-call]
     return y, last
 
 
 def gru_node(
-    x: Tensor, memory: Tensor, first: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor
+    x: Tensor, memory: Tensor, first: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor, half: bool
 ) -> tuple[Tensor, Tensor]:
     """The same with one vector of memory; gates r, z, n."""
-    y, last = _GruNode.apply(x, memory, first, weight_ih, weight_hh, bias_ih, bias_hh)  # type: ignore[no-untyped-call]
+    y, last = _GruNode.apply(x, memory, first, weight_ih, weight_hh, bias_ih, bias_hh, half)  # type: ignore[no-untyped-call]
     return y, last
 
 
@@ -41,25 +43,27 @@ class _LstmNode(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, memory: Tensor, first: Tensor,
-        weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor,
+        weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor, half: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         time, number, _ = x.shape
         width = weight_hh.shape[1]
         resets, keep = _resets(first)
-        gates = torch.addmm(_halved(bias_ih + bias_hh, width), x.reshape(time * number, -1), _halved(weight_ih, width).t())
-        gates = gates.view(time, number, 4 * width)
-        onto = _halved(weight_hh, width).t()
+        gates = product(x, _halved(weight_ih, width), _halved(bias_ih + bias_hh, width), half=half)
+        onto = _rounded(_halved(weight_hh, width), half).t()
         out_rows, cells = x.new_empty(time + 1, number, width), np.empty((time + 1, number, width), np.float32)
         bent = np.empty((time, number, width), np.float32)  # tanh of the cells
         outs, rows, new = out_rows.numpy(), gates.numpy(), np.empty((number, width), np.float32)
         outs[0], cells[0] = memory[:, :width].numpy(), memory[:, width:].numpy()
         for t in range(time):
             cell = cells[t]
+            out_row = out_rows[t]
             if resets[t]:
-                gates[t].addmm_(torch.from_numpy(outs[t] * keep[t]), onto)
+                out_row = torch.from_numpy(outs[t] * keep[t])
                 cell = cell * keep[t]
+            if half:
+                gates[t].add_(torch.mm(out_row.bfloat16(), onto))
             else:
-                gates[t].addmm_(out_rows[t], onto)
+                gates[t].addmm_(out_row, onto)
             gate = rows[t]
             np.tanh(gate, out=gate)
             soft = gate[:, : 3 * width]
@@ -72,7 +76,7 @@ class _LstmNode(torch.autograd.Function):
             np.multiply(gate[:, 2 * width : 3 * width], bent[t], out=outs[t + 1])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, weight_ih, weight_hh)
-        ctx.kept = (resets, keep, rows, outs, cells, bent)
+        ctx.kept, ctx.half = (resets, keep, rows, outs, cells, bent), half
         return out_rows[1:], torch.from_numpy(np.concatenate([outs[-1], cells[-1]], 1))
 
     @staticmethod
@@ -82,7 +86,7 @@ class _LstmNode(torch.autograd.Function):
         resets, keep, rows, outs, cells, bent = ctx.kept
         time, number, width = bent.shape
         grads = torch.empty(time, number, 4 * width)
-        back = _sorted(weight_hh, width)
+        back = _rounded(_sorted(weight_hh, width), ctx.half)
         # the last gradient of the memory, then that of the step behind
         out_row = torch.zeros(number, width) if last is None else last[:, :width].clone()
         later_out = out_row.numpy()
@@ -109,35 +113,38 @@ class _LstmNode(torch.autograd.Function):
             if resets[t]:
                 to_f *= keep[t]
                 later_cell *= keep[t]
-            torch.mm(grads[t], back, out=out_row)
+            _mm_into(out_row, grads[t], back)
             if resets[t]:
                 later_out *= keep[t]
         flat = grads.view(time * number, -1)
         before = _before(outs, keep)
         memory = torch.from_numpy(np.concatenate([later_out, later_cell], 1)) if ctx.needs_input_grad[1] else None
-        through = torch.mm(flat, _sorted(weight_ih, width)).view_as(x) if ctx.needs_input_grad[0] else None
-        bias = _sorted(_column_sums(flat), width)
-        to_ih, to_hh = torch.mm(flat.t(), x.reshape(len(flat), -1)), torch.mm(flat.t(), before)
-        return through, memory, None, _sorted(to_ih, width), _sorted(to_hh, width), bias, bias
+        bias, flat = _sorted(_column_sums(flat), width), _rounded(flat, ctx.half)
+        through = mm(flat, _sorted(weight_ih, width), ctx.half).view_as(x) if ctx.needs_input_grad[0] else None
+        to_ih, to_hh = mm(flat.t(), x.reshape(len(flat), -1), ctx.half), mm(flat.t(), before, ctx.half)
+        return through, memory, None, _sorted(to_ih, width), _sorted(to_hh, width), bias, bias, None
 
 
 class _GruNode(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, memory: Tensor, first: Tensor,
-        weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor,
+        weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor, half: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         time, number, _ = x.shape
         width = weight_hh.shape[1]
         resets, keep = _resets(first)
-        given = torch.addmm(bias_ih, x.reshape(time * number, -1), weight_ih.t()).view(time, number, 3 * width)
-        onto, moved = weight_hh.t(), torch.empty(time, number, 3 * width)
+        given = product(x, weight_ih, bias_ih, half=half)
+        onto, moved = _rounded(weight_hh, half).t(), torch.empty(time, number, 3 * width)
         out_rows = x.new_empty(time + 1, number, width)
         outs, rows, new = out_rows.numpy(), given.numpy(), np.empty((number, width), np.float32)
         outs[0] = memory.numpy()
         for t in range(time):
             out_row = torch.from_numpy(outs[t] * keep[t]) if resets[t] else out_rows[t]
-            torch.addmm(bias_hh, out_row, onto, out=moved[t])
+            if half:
+                torch.add(torch.mm(out_row.bfloat16(), onto), bias_hh, out=moved[t])
+            else:
+                torch.addmm(bias_hh, out_row, onto, out=moved[t])
             gate, inner = rows[t], moved[t].numpy()[:, 2 * width :]
             soft, n = gate[:, : 2 * width], gate[:, 2 * width :]
             soft += moved[t].numpy()[:, : 2 * width]
@@ -152,7 +159,7 @@ class _GruNode(torch.autograd.Function):
             np.add(n, new, out=outs[t + 1])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, weight_ih, weight_hh)
-        ctx.kept = (resets, keep, rows, outs, moved.numpy())
+        ctx.kept, ctx.half = (resets, keep, rows, outs, moved.numpy()), half
         return out_rows[1:], out_rows[-1].clone()
 
     @staticmethod
@@ -164,7 +171,7 @@ class _GruNode(torch.autograd.Function):
         inputs, moved = torch.empty(2, time, number, 3 * width)
         before = _before(outs, keep)
         earlier = before.numpy().reshape(time, number, width)
-        product = torch.empty(number, width)
+        back, moved_back = _rounded(weight_hh, ctx.half), torch.empty(number, width)
         later: Array = np.zeros((number, width), np.float32) if last is None else last.clone().numpy()
         one, two = np.empty((2, number, width), np.float32)
         for t in range(time - 1, -1, -1):
@@ -183,15 +190,15 @@ class _GruNode(torch.autograd.Function):
             np.multiply(two, moved_rows[t][:, 2 * width :], out=to_r)
             to_r -= np.multiply(to_r, r, out=two)
             moved[t].numpy()[:, : 2 * width] = to[:, : 2 * width]
-            torch.mm(moved[t], weight_hh, out=product)
-            np.add(one, product.numpy(), out=later)
+            _mm_into(moved_back, moved[t], back)
+            np.add(one, moved_back.numpy(), out=later)
             if resets[t]:
                 later *= keep[t]
         flat, flat_moved = inputs.view(time * number, -1), moved.view(time * number, -1)
-        through = torch.mm(flat, weight_ih).view_as(x) if ctx.needs_input_grad[0] else None
+        through = mm(flat, weight_ih, ctx.half).view_as(x) if ctx.needs_input_grad[0] else None
         memory = torch.from_numpy(later) if ctx.needs_input_grad[1] else None
-        to_ih, to_hh = torch.mm(flat.t(), x.reshape(len(flat), -1)), torch.mm(flat_moved.t(), before)
-        return through, memory, None, to_ih, to_hh, _column_sums(flat), _column_sums(flat_moved)
+        to_ih, to_hh = mm(flat.t(), x.reshape(len(flat), -1), ctx.half), mm(flat_moved.t(), before, ctx.half)
+        return through, memory, None, to_ih, to_hh, _column_sums(flat), _column_sums(flat_moved), None
 
 
 def _resets(first: Tensor) -> tuple[list[bool], Array]:
@@ -217,6 +224,17 @@ def _halved(gates: Tensor, width: int) -> Tensor:
     ours = _sorted(gates, width)
     ours[: 3 * width] *= 0.5
     return ours
+
+
+def _rounded(x: Tensor, half: bool) -> Tensor:
+    return x.bfloat16() if half else x
+
+
+def _mm_into(out: Tensor, one: Tensor, two: Tensor) -> None:
+    if two.dtype == torch.bfloat16:
+        out.copy_(torch.mm(one.bfloat16(), two))
+    else:
+        torch.mm(one, two, out=out)
 
 
 def _column_sums(rows: Tensor) -> Tensor:

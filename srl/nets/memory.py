@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from srl.core.spec import Leaf
 from srl.nets.gates import gru_node, lstm_node
+from srl.nets.half import product
 
 
 class Cell(nn.Module):
@@ -18,9 +19,9 @@ class Cell(nn.Module):
     PARTS = 0
     """How many vectors of `width` a row remembers."""
 
-    def __init__(self, inputs: int, width: int) -> None:
+    def __init__(self, inputs: int, width: int, *, half: bool = False) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.bf16 = width, half
         self.weight_ih = nn.Parameter(torch.empty(self.GATES * width, inputs))
         self.weight_hh = nn.Parameter(torch.empty(self.GATES * width, width))
         self.bias_ih = nn.Parameter(torch.zeros(self.GATES * width))
@@ -63,7 +64,7 @@ class Lstm(Cell):
     PARTS = 2
 
     def _node(self, x: Tensor, memory: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        return lstm_node(x, memory, first, *self._weights())
+        return lstm_node(x, memory, first, *self._weights(), self.bf16)
 
     def _step(self, x: Tensor, memory: Tensor) -> Tensor:
         out, cell = torch.split(memory, self.width, -1)
@@ -81,7 +82,7 @@ class Gru(Cell):
     PARTS = 1
 
     def _node(self, x: Tensor, memory: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        return gru_node(x, memory, first, *self._weights())
+        return gru_node(x, memory, first, *self._weights(), self.bf16)
 
     def _step(self, x: Tensor, memory: Tensor) -> Tensor:
         weight_ih, weight_hh, bias_ih, bias_hh = self._weights()
@@ -98,12 +99,12 @@ class Forgetful(Cell):
     GATES = 1
     PARTS = 0
 
-    def __init__(self, inputs: int, width: int) -> None:
-        super().__init__(inputs, width)
+    def __init__(self, inputs: int, width: int, *, half: bool = False) -> None:
+        super().__init__(inputs, width, half=half)
         del self.weight_hh, self.bias_hh
 
     def forward(self, x: Tensor, memory: Any, first: Tensor) -> tuple[Tensor, Any]:
-        return torch.relu(nn.functional.linear(x, self.weight_ih, self.bias_ih)), memory
+        return torch.relu(product(x, self.weight_ih, self.bias_ih, half=self.bf16)), memory
 
 
 CELLS: dict[str, type[Cell]] = {"lstm": Lstm, "gru": Gru, "none": Forgetful}

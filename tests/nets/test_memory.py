@@ -85,3 +85,18 @@ def test_nothing_of_an_episode_is_left_in_the_next(kind: str) -> None:
     assert (grad[:4] == 0).all() and (grad[4:] != 0).any()
     alone, _ = cell(x[4:], torch.zeros(3, cell.leaf_of(12).shape[0]), first[4:])
     torch.testing.assert_close(y[4:], alone, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_products_in_bfloat16_are_the_same_to_two_digits(kind: str) -> None:
+    cell, _ = pair(kind)
+    x, first = torch.randn(9, 50, 7, requires_grad=True), torch.rand(9, 50) < 0.2
+    memory = torch.randn(50, cell.leaf_of(12).shape[0])
+    found = []
+    for half in (False, True):
+        cell.bf16 = half
+        y, last = cell(x, memory, first)
+        found.append([y, last, *torch.autograd.grad((y * y).sum() + last.sum(), [x, *cell.parameters()])])
+    for exact, rounded in zip(*found, strict=True):
+        assert rounded.dtype == torch.float32 and not torch.equal(exact, rounded)
+        assert (exact - rounded).norm() < 0.02 * exact.norm()
