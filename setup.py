@@ -8,11 +8,12 @@ HERE = Path(__file__).parent
 SHARE = "share/srl/experiments"
 
 EXTRAS = {
-    "mujoco": ["mujoco-core>=4.0", "imageio>=2.34", "glfw", "PyOpenGL"],
+    "mujoco": ["mujoco-core>=4.0.1", "imageio>=2.34", "glfw", "PyOpenGL"],
     "video": ["imageio-ffmpeg>=0.5", "pillow"],
     "lz4": ["lz4>=4.3"],
     "pettingzoo": ["pettingzoo>=1.24", "mpe2"],
     "classic": ["pygame-ce"],
+    "cluster": ["cryptography>=42"],
 }
 DEV = ["pytest>=8", "pytest-timeout", "hypothesis", "ruff", "mypy", "types-PyYAML", "tensorboard", "psutil", "setuptools>=68"]
 
