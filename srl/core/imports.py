@@ -34,9 +34,9 @@ def import_path(path: str, kind: str = "object") -> Any:
     for part in attribute.split("."):
         if not hasattr(found, part):
             place = getattr(found, "__file__", None) or module_name
-            names = [name for name, one in vars(found).items() if isinstance(one, type) and not name.startswith("_")]
-            listed = ("classes there", ", ".join(names) or "none")
-            raise NotImportable(f"cannot import {kind} '{path}': no '{attribute}' there", ("from", str(place)), listed)
+            raise NotImportable(
+                f"cannot import {kind} '{path}': no '{attribute}' there", ("from", str(place)), *_offers(found, part)
+            )
         found = getattr(found, part)
     return found
 
@@ -176,6 +176,17 @@ def _main_path(name: str) -> str:
             ("try", "mode=inline, or move the class to a file and name it as path/to/file.py:" + name),
         )
     return str(Path(file).resolve())
+
+
+def _offers(module: Any, wanted: str) -> list[tuple[str, str]]:
+    """What a module defines itself, the near miss first."""
+    import difflib  # for errors only
+
+    own = getattr(module, "__name__", "")
+    found = {name: one for name, one in vars(module).items() if getattr(one, "__module__", "") == own and name[0] != "_"}
+    near = difflib.get_close_matches(wanted, list(found), n=1, cutoff=0.6)
+    classes = [name for name, one in found.items() if isinstance(one, type)]
+    return [*(("did you mean", f"{name}?") for name in near), ("classes there", ", ".join(classes) or "none")]
 
 
 def _failed(name: str, what: str, problem: Exception, is_file: bool) -> NotImportable:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from srl.core.errors import BadObservation
+from srl.core.errors import BadObservation, NotImportable
+from srl.core.imports import dotted_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,13 @@ def bad_step(spot: Spot, what: str, likely: str) -> BadObservation:
     return BadObservation(f"{spot} {what}", ("likely", f"{likely}     check it alone: {spot.alone}"))
 
 
+def bad_answer(spot: Spot, answer: Any) -> BadObservation:
+    """E05 for a `step` that returns something else than gymnasium's five values."""
+    found = f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+    old = " (before 0.26 it was four: `done` is now told apart)" if isinstance(answer, tuple) and len(answer) == 4 else ""
+    return bad_step(spot, f"returned {found} from step()", f"return (observation, reward, terminated, truncated, info){old}")
+
+
 def describe(found: Any) -> str:
     """`float64 (64,64,3) min -0.12 max 1.03`."""
     try:
@@ -67,7 +75,11 @@ def sizes(shape: tuple[int, ...]) -> str:
 
 
 def name_of(made: Any) -> str:
-    """How the user calls an env."""
+    """How the user calls an env: what `srl check env` finds it by."""
     if isinstance(made, str):
         return made
+    try:
+        return dotted_path(made)
+    except (NotImportable, AttributeError):
+        pass  # a notebook's, or no class at all
     return f"{getattr(made, '__module__', '')}:{getattr(made, '__qualname__', type(made).__name__)}".lstrip(":")

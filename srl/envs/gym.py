@@ -19,7 +19,7 @@ from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree, map_tree
 from srl.envs.drawing import choose_gl
-from srl.envs.faults import Spot, bad_observation, bad_step, describe, name_of
+from srl.envs.faults import Spot, bad_answer, bad_observation, bad_step, describe, name_of
 from srl.envs.gym_vector import GymVectorEnv
 from srl.envs.saving import is_classic, pack_classic, unpack_classic
 from srl.envs.single import TEAM
@@ -47,7 +47,7 @@ class GymEnv(BatchEnv):
     """E copies of a gymnasium env, stepped one after the other."""
 
     Config: ClassVar[type] = GymConfig
-    place = ""
+    _srl_place = ""
 
     def __init__(self, count: int, seeds: Seeds, **args: Any) -> None:
         super().__init__(count, seeds)
@@ -95,13 +95,14 @@ class GymEnv(BatchEnv):
         full, looked = self._looks()
         ended, elapsed, limit, signals = self._ended, self._elapsed, self._limit, self.config.signals
         rewards = [0.0] * self.count
-        env = 0
+        env, answer = 0, None
         try:
             for env, step in enumerate(self._steps):
                 if ended[env]:
                     self._begin(env, obs, mask)
                     continue
-                row, reward, terminated, truncated, info = step(values[env])
+                answer = step(values[env])
+                row, reward, terminated, truncated, info = answer
                 elapsed[env] = played = elapsed[env] + 1
                 if full or env == looked:
                     self._look(env, row, reward, bounds=full)
@@ -122,6 +123,7 @@ class GymEnv(BatchEnv):
         except SrlError:
             raise
         except Exception as problem:
+            self._look_again(env, answer)
             problem.add_note(f"in {self._spot(env)}")
             raise
         team.reward[:, 0] = rewards
@@ -172,7 +174,7 @@ class GymEnv(BatchEnv):
             return space, ""
         if type(env).__module__.startswith("gymnasium.envs.classic_control."):
             return space, ""
-        _, info = _answer(env.reset(seed=self.seeds.seed(0, 0)), Spot(self.name, self.place, 0, self.seeds.seed(0, 0), 0))
+        _, info = _answer(env.reset(seed=self.seeds.seed(0, 0)), Spot(self.name, self._srl_place, 0, self.seeds.seed(0, 0), 0))
         if "action_mask" in info:
             return space, "info"
         if wanted:
@@ -238,6 +240,14 @@ class GymEnv(BatchEnv):
             found = f"key {list(stray.key)} expected {stray.expected} got {describe(stray.found)}"
             self.warnings.append(f"{self._spot(env)} left its declared bounds: {found}")
 
+    def _look_again(self, env: int, answer: Any) -> None:
+        """Something raised: if that was because of what the env returned, say so. (What an earlier copy returned passes.)"""
+        if answer is None:
+            return
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            raise bad_answer(self._spot(env), answer)
+        self._look(env, answer[0], answer[1], bounds=False)
+
     def _looks(self) -> tuple[bool, int]:
         """Whether all rows of this tick are checked, and which one is otherwise."""
         tick = self._tick
@@ -250,7 +260,7 @@ class GymEnv(BatchEnv):
         return full, -1 if tick % _EIGHTH else tick // _EIGHTH % self.count
 
     def _spot(self, env: int) -> Spot:
-        return Spot(self.name, self.place, self.seeds.first + env, self._seed[env], self._elapsed[env])
+        return Spot(self.name, self._srl_place, self.seeds.first + env, self._seed[env], self._elapsed[env])
 
 
 def _made(config: GymConfig, name: str) -> gymnasium.Env[Any, Any]:

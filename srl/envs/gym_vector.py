@@ -36,7 +36,7 @@ class GymVectorEnv(BatchEnv):
     """An env that steps its own E copies at once, such as gymnasium's CartPoleVectorEnv. One seed for all copies."""
 
     Config: ClassVar[type] = GymVectorConfig
-    place = ""
+    _srl_place = ""
 
     def __init__(self, count: int, seeds: Seeds, **args: Any) -> None:
         super().__init__(count, seeds)
@@ -71,7 +71,11 @@ class GymVectorEnv(BatchEnv):
             self._look(obs)
             if self._tick == self.config.checked:
                 _trust(self._env)
-        self._write(obs, out)
+        try:
+            self._write(obs, out)
+        except Exception:
+            self._look(obs)
+            raise
         team = out.teams[TEAM]
         team.reward[:, 0] = reward
         team.terminated[:, 0] = terminated
@@ -155,7 +159,7 @@ class GymVectorEnv(BatchEnv):
             raise bad_observation(self._spot(0), fault.key, fault.expected, fault.found, fault.likely) from None
 
     def _spot(self, env: int) -> Spot:
-        return Spot(self.name, self.place, self.seeds.first + env, self._seed, self._tick)
+        return Spot(self.name, self._srl_place, self.seeds.first + env, self._seed, self._tick)
 
 
 class _Trusted(spaces.MultiDiscrete):

@@ -18,7 +18,7 @@ from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
 from srl.core.tree import Array, Tree, map_tree
 from srl.envs.drawing import choose_gl
-from srl.envs.faults import Spot, bad_observation, bad_step, name_of
+from srl.envs.faults import Spot, bad_answer, bad_observation, bad_step, name_of
 from srl.envs.spaces import Actions, Fault, Obs, actions_of, obs_of
 
 
@@ -48,7 +48,7 @@ class PettingZooEnv(BatchEnv):
     """E copies of a ParallelEnv. An agent that is gone has rows of zeros and is not active."""
 
     Config: ClassVar[type] = PettingZooConfig
-    place = ""
+    _srl_place = ""
 
     def __init__(self, count: int, seeds: Seeds, **args: Any) -> None:
         super().__init__(count, seeds)
@@ -128,7 +128,10 @@ class PettingZooEnv(BatchEnv):
         for name, team in self._teams.items():
             start = env * len(team.agents)
             taken |= {agent: chosen[name][start + i] for i, agent in enumerate(team.agents) if agent in alive}
-        rows, rewards, terminated, truncated, infos = one.step(taken)
+        answer = one.step(taken)
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            raise bad_answer(self._spot(env), answer)
+        rows, rewards, terminated, truncated, infos = answer
         self._elapsed[env] += 1
         for name, team in self._teams.items():
             block = out.teams[name]
@@ -160,7 +163,11 @@ class PettingZooEnv(BatchEnv):
                 row = rows[agent]["observation"] if team.mask_from == "obs" else rows[agent]
                 if look:
                     self._look(env, agent, team, row)
-                team.obs.write(obs, i, row)
+                try:
+                    team.obs.write(obs, i, row)
+                except Exception:
+                    self._look(env, agent, team, row)
+                    raise
                 if mask is not None:
                     self._write_mask(env, agent, team, rows[agent], infos, mask, i)
         if self._state is not None:
@@ -229,7 +236,7 @@ class PettingZooEnv(BatchEnv):
         return obs_of(spaces.Box(-np.inf, np.inf, shape, np.float32), self.name)
 
     def _spot(self, env: int) -> Spot:
-        return Spot(self.name, self.place, self.seeds.first + env, self._seed[env], self._elapsed[env])
+        return Spot(self.name, self._srl_place, self.seeds.first + env, self._seed[env], self._elapsed[env])
 
 
 def _teams(env: Any) -> dict[str, tuple[Any, ...]]:

@@ -16,6 +16,15 @@ from srl.envs.watch import watch
 
 _OURS = ("stats", "signals", "state", "mask", "render", "checked", "args")
 """Settings of the adapters; all other keys beside `use: my_pkg.envs:Make` go to the env itself."""
+_FAMILIES = {
+    "ALE": "ale-py",
+    "miniwob": "miniwob",
+    "MiniGrid": "minigrid",
+    "BabyAI": "minigrid",
+    "highway": "highway-env",
+    "dm_control": "shimmy[dm-control]",
+}
+"""Families of gymnasium ids that come with packages of their own."""
 _MUJOCO = ("threads", "max_episode_steps", "width", "height")
 
 
@@ -27,8 +36,8 @@ def make_env(component: Any, count: int, seeds: Seeds, *, place: str = "") -> Ba
     use, args = _parts(component)
     target, args = _target(use, args)
     env = _build(target, use, args, count, seeds)
-    if hasattr(env, "place"):
-        env.place = place
+    if hasattr(env, "_srl_place"):  # an adapter, which finds faults itself
+        env._srl_place = place
         return env
     return env if type(env).__module__.startswith("srl.") else watch(env, name_of(use), place=place)
 
@@ -136,11 +145,22 @@ def _is_parallel(found: Any, args: Mapping[str, Any]) -> bool:
     return isinstance(kind, type) and any(base.__name__ in ("ParallelEnv", "AECEnv") for base in kind.__mro__)
 
 
+def _is_parallel_module(name: str) -> bool:
+    """`mpe2.simple_spread_v3`, `pettingzoo.butterfly.pistonball_v6`: a module, by its name alone."""
+    package, _, module = name.partition(".")
+    return bool(module) and (package in ("mpe2", "pettingzoo") or module.rpartition("_v")[2].isdigit())
+
+
 def _unknown(name: str) -> UserError:
     import gymnasium
 
     names = [*REGISTRIES["env"].names(), *gymnasium.registry]
     error = UnknownName(f"no env is called '{name}'")
+    family, _, rest = name.partition("/")
+    if rest and (package := _FAMILIES.get(family)):
+        return error.add("try", f"pip install {package}, which brings the envs of {family}")
+    if _is_parallel_module(name):
+        return error.add("try", f"env='{{use: pettingzoo, id: {name}}}'")
     if near := nearest(name, names):
         error.add("did you mean", f"{near}?")
     error.add("known", f"{', '.join(REGISTRIES['env'].names())}, and every gymnasium id")

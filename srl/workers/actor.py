@@ -45,7 +45,7 @@ class ActorWorker(Worker):
             name: cast(SampleProducer, end) for name in policies if (end := _find(ends, "samples", name)) is not None
         }
         self._barrier = 0
-        self._draining = False
+        self._draining = self._warned = False
         self.groups = [
             Group(
                 context.graph,
@@ -133,6 +133,7 @@ class ActorWorker(Worker):
         """Start a slab for every policy, when all that are recorded have a grant."""
         if self._draining:
             return 0
+        self._warn(turn)
         for name, end in self._samples.items():
             if name not in turn.slabs:
                 slab = end.alloc()
@@ -177,6 +178,14 @@ class ActorWorker(Worker):
         turn.slabs.clear()
         group.row = 0
         return 1 + self._open(turn)
+
+    def _warn(self, turn: _Turn) -> None:
+        """Once: what the env does that is harmless here, but not as declared."""
+        warnings = getattr(turn.group.env, "warnings", None)
+        if warnings and not self._warned:
+            self._warned = True
+            self.context.log.warning(warnings[0])
+            self.reading.totals["env/outside_bounds"] = 1
 
     def _drop(self, turn: _Turn, reason: str) -> None:
         for name, slab in turn.slabs.items():

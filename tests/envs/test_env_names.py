@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -31,6 +32,12 @@ class Mine(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         return np.zeros(1, np.float32), {}
+
+
+class Placed(FakeEnv):
+    """Has attributes that an adapter has too."""
+
+    place = ("here", 3)
 
 
 def make_mine(size: int = 2) -> gymnasium.Env[Any, Any]:
@@ -85,11 +92,25 @@ def test_keys_beside_use_go_to_the_env_and_those_of_the_adapter_to_the_adapter()
         ({"args": {}}, "'env' says not which env"),
         ("nowhere.mod:Make", "cannot import env 'nowhere.mod:Make'"),
         (f"{__file__}:Named", "made a Named"),
+        (f"{__file__}:Mime", r"did you mean: Mine\?\n  classes there: Mine, Placed, Named"),
+        ("ALE/Pong-v5", "pip install ale-py"),
+        ("mpe2.simple_spread_v3", r"env='\{use: pettingzoo, id: mpe2.simple_spread_v3\}'"),
     ],
 )
 def test_what_means_nothing_is_answered(component: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make_env(component, 1, Seeds(0))
+
+
+def test_an_env_named_by_file_is_called_by_what_can_be_typed(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(Path(__file__).read_text())
+    env: Any = make_env(f"{tmp_path}/mine.py:Mine", 1, Seeds(0))
+    assert env.name == f"{tmp_path}/mine.py:Mine"
+
+
+def test_an_env_keeps_its_own_attributes() -> None:
+    env: Any = make_env(Placed, 1, Seeds(0), place="actor/3")
+    assert env.place == ("here", 3)
 
 
 def test_no_env_imports_torch() -> None:

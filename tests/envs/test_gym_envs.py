@@ -233,7 +233,7 @@ def test_a_float_image_in_a_uint8_space_is_refused_word_for_word() -> None:
     one = Odd(camera, length=99)
     one.after_step = {"camera": image}
     env = GymEnv(1, Seeds(0, first=5), id=lambda: one)
-    env.name, env.place = "MyEnv-v0", "actor/3"
+    env.name, env._srl_place = "MyEnv-v0", "actor/3"
     with pytest.raises(BadObservation) as caught:
         played(env, np.zeros((1, 1), np.int64))
     seed = env.seeds.seed(0, 0)
@@ -311,6 +311,26 @@ def test_an_exception_says_which_copy_raised() -> None:
     with pytest.raises(RuntimeError, match="boom") as caught:
         played(GymEnv(1, Seeds(0), id=Broken), np.zeros((1, 1), np.int64))
     assert "env 0, seed" in caught.value.__notes__[0]
+
+
+def test_old_style_steps_are_refused() -> None:
+    class Old(Odd):
+        def step(self, action: Any) -> Any:
+            return np.zeros(2, np.float32), 1.0, False, {}
+
+    with pytest.raises(BadObservation, match=r"step 0\) returned 4 values from step\(\)") as caught:
+        played(GymEnv(1, Seeds(0), id=Old), np.zeros((1, 1), np.int64))
+    assert "return (observation, reward, terminated, truncated, info)" in caught.value.format()
+
+
+def test_a_shape_that_changes_after_the_checked_rows_is_refused_as_an_observation() -> None:
+    one = Odd(length=999)
+    env = env_of(one, count=3, checked=3)
+    actions = np.zeros((3, 1), np.int64)
+    played(env, actions, actions)
+    one.after_step = np.zeros(3, np.float32)
+    with pytest.raises(BadObservation, match=r"env 0, seed \d+, step 3\) returned an observation outside its space"):
+        env.step({TEAM: actions}, new_block(env.spec, 3))
 
 
 def test_old_style_resets_are_refused() -> None:
