@@ -254,8 +254,9 @@ class Controller:
         if was == "gone":
             return
         self._detach(member)
-        failure = self._failure(member, message)
-        restart = self._may_restart(member)
+        obstacle = self._obstacle(member)
+        restart = not obstacle
+        failure = self._failure(member, message, obstacle)
         self.record.event("died", process=member.plan.name, code=message["code"], how=failure.how, restart=restart)
         if restart:
             self._restart(member, failure)
@@ -269,7 +270,7 @@ class Controller:
     def _died_at_the_end(self, member: Member, message: Message) -> None:
         """A run that could not come to rest or save did not end well. After a failure it is a victim, which is told too."""
         assert self._ending is not None
-        self._failures.append(self._failure(member, message))
+        self._failures.append(self._failure(member, message, "the run was ending"))
         self.record.event("died", process=member.plan.name, code=message["code"], how=self._failures[-1].how, restart=False)
         if self._ending.kind in ("done", "solved", "interrupted", "preempted"):
             self._ending = _Ending("worker failure", f"while the run came to its end: {self._ending.text}")
@@ -280,7 +281,7 @@ class Controller:
 
     # failure ------------------------------------------------------------------------------------------------------
 
-    def _failure(self, member: Member, message: Message) -> Failure:
+    def _failure(self, member: Member, message: Message, obstacle: str) -> Failure:
         said, owner = member.failure, member.plan.owner
         node = self.graph.node(owner.node)
         error = said["error"] if said else None
@@ -296,7 +297,7 @@ class Controller:
             host_free=_free_memory(),
             out_of_memory=message["out_of_memory"],
             last_step=steps or None,
-            policy=f"{node.name}.on_failure={node.on_failure} -> {'stopping' if node.on_failure == 'stop' else 'restarting'}",
+            policy=f"{obstacle} -> stopping" if obstacle else f"{node.name}.on_failure=restart -> restarting",
         )
 
     def _detach(self, dead: Member) -> None:
@@ -306,20 +307,24 @@ class Controller:
             if other is not dead and gone and other.phase not in ("starting", "assigned", "gone"):
                 self._tell(other, "detach", gone=gone, reason="died")
 
-    def _may_restart(self, member: Member) -> bool:
-        """As its nodes say, and not more often an hour than they say. What the user must change is not tried again."""
+    def _obstacle(self, member: Member) -> str:
+        """Why a process that died is not started again; empty if it is. What the user must change is not tried again."""
         error = member.failure and member.failure["error"]
-        if self.graph.mode == "inline" or (error and error["exit"] == 2):
-            return False
-        nodes = [self.graph.node(seat.node) for seat in member.plan.seats]
+        if self.graph.mode == "inline":
+            return "mode=inline"
+        if error and error["exit"] == 2:
+            return "something to change"
         now = time.monotonic()
-        for node in nodes:
-            times = self._restarts.setdefault(node.name, deque())
+        for name in dict.fromkeys(seat.node for seat in (member.plan.owner, *member.plan.seats)):
+            node = self.graph.node(name)
+            times = self._restarts.setdefault(name, deque())
             while times and now - times[0] > _HOUR:
                 times.popleft()
-            if node.on_failure != "restart" or len(times) >= node.restarts:
-                return False
-        return True
+            if node.on_failure != "restart":
+                return f"{name}.on_failure={node.on_failure}"
+            if len(times) >= node.restarts:
+                return f"{name}.on_failure=restart, but {name}.restarts={node.restarts} an hour are used up"
+        return ""
 
     def _restart(self, member: Member, failure: Failure) -> None:
         """A new incarnation, started as at the beginning."""

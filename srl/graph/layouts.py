@@ -13,6 +13,7 @@ from srl.core.where import Provenance
 from srl.graph.build import wiring
 from srl.graph.machine import Machine
 from srl.graph.opponents import with_opponents
+from srl.graph.placement import inside
 from srl.graph.spec import Graph, Node, Stream
 
 
@@ -100,7 +101,7 @@ def plan(
     nodes = layout.nodes(done, sizes)
     graph = _graph(done, nodes, _streams(done, sizes))
     if done.opponents is not None:
-        graph = with_opponents(graph, done, sizes, home=nodes[0].inside)
+        graph = with_opponents(graph, done, sizes, home=graph.node(nodes[0].inside) if nodes[0].inside else None)
     return Plan(experiment=done, graph=graph, why=(why,) if why else ())
 
 
@@ -199,18 +200,17 @@ def _number(count: int, noun: str) -> str:
 def _inline(experiment: Experiment, sizes: Sizes) -> list[Node]:
     """All of it in the process of the first trainer."""
     trainers = _trainers(experiment, sizes)
-    home = trainers[0].name
     inner = [_actors(experiment, sizes), *_policies(experiment, sizes, count=1), *trainers[1:], *_evaluator(experiment, sizes)]
-    placed = [replace(node, inside=home) for node in inner]
+    placed = [inside(node, trainers[0]) for node in inner]
     return [*placed[: 1 + len(sizes.entries)], trainers[0], *placed[1 + len(sizes.entries) :]]
 
 
 def _impala(experiment: Experiment, sizes: Sizes) -> list[Node]:
     """A policy worker inside each actor; trainers run on their own."""
-    policies = _policies(experiment, sizes, count=sizes.workers)
+    actors = _actors(experiment, sizes)
     return [
-        _actors(experiment, sizes),
-        *(replace(node, inside="actor", threads=experiment.actors.threads) for node in policies),
+        actors,
+        *(inside(node, actors, threads=actors.threads) for node in _policies(experiment, sizes, count=sizes.workers)),
         *_trainers(experiment, sizes),
         *_evaluator(experiment, sizes),
     ]

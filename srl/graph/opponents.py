@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from srl.config.experiment import Experiment, Opponents
 from srl.core.errors import WiringError
+from srl.graph.placement import inside
 from srl.graph.spec import Graph, Node, PolicyEntry, Stream
 
 if TYPE_CHECKING:
     from srl.graph.layouts import Sizes
 
 
-def with_opponents(graph: Graph, experiment: Experiment, sizes: Sizes, *, home: str | None) -> Graph:
+def with_opponents(graph: Graph, experiment: Experiment, sizes: Sizes, *, home: Node | None) -> Graph:
     """The graph with `<policy>.past` for every learning policy and the nodes where they play; inside `home`, if all is."""
     wanted = experiment.opponents
     assert wanted is not None
@@ -35,12 +36,13 @@ def with_opponents(graph: Graph, experiment: Experiment, sizes: Sizes, *, home: 
 
 
 def _match(
-    graph: Graph, sizes: Sizes, wanted: Opponents, hero: str, past: dict[str, str], home: str | None
+    graph: Graph, sizes: Sizes, wanted: Opponents, hero: str, past: dict[str, str], home: Node | None
 ) -> tuple[list[Node], list[Stream]]:
     """One policy that learns against past versions of all others."""
     cast = {name: stand_in for name, stand_in in past.items() if name != hero}
-    template = graph.node("actor")
     actor = f"actor.{hero}"
+    args = {"groups": wanted.groups, "envs": sizes.per_group, "steps": sizes.steps, "cast": cast}
+    mine = replace(graph.node("actor"), name=actor, count=1, args=args)
     ports = {f"samples:{hero}": f"samples.{hero}"}
     nodes, streams = [], []
     for name in sizes.entries:
@@ -48,16 +50,15 @@ def _match(
         ask = f"ask.{acting}.{actor}"
         ports[f"infer:{acting}"] = ask
         streams.append(Stream(name=ask, kind="infer", policy=acting))
-        args: dict[str, object] = {"policy": acting, "max_batch": wanted.groups * sizes.per_group}
+        asked: dict[str, object] = {"policy": acting, "max_batch": wanted.groups * sizes.per_group}
         if acting != name:
-            args |= {"choose": wanted.choose, "hold": wanted.hold * wanted.groups * (sizes.steps + 1)}
+            asked |= {"choose": wanted.choose, "hold": wanted.hold * wanted.groups * (sizes.steps + 1)}
         joined = {"asks": ask}
         if name in sizes.learning:
             joined["params"] = f"params.{name}"
-        nodes.append(Node(name=f"policy.{acting}.{actor}", worker="policy", args=args, ports=joined, inside=home or actor))
-    args = {"groups": wanted.groups, "envs": sizes.per_group, "steps": sizes.steps, "cast": cast}
-    mine = replace(template, name=actor, count=1, args=args, ports=ports, inside=home)
-    return [mine, *nodes], streams
+        nodes.append(inside(Node(name=f"policy.{acting}.{actor}", worker="policy", args=asked, ports=joined), home or mine))
+    mine = replace(mine, ports=ports)
+    return [inside(mine, home) if home else mine, *nodes], streams
 
 
 def _fed(trainer: Node, wanted: Opponents) -> Node:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 from srl.core.errors import WiringError
 from srl.core.registry import REGISTRIES
 from srl.graph.spec import Graph, Node, Stream
+
+
+def inside(node: Node, host: Node, **changes: Any) -> Node:
+    """The node placed inside another: they live and die together, so the host says what a failure means."""
+    return replace(node, inside=host.name, on_failure=host.on_failure, restarts=host.restarts, **changes)
 
 
 def owner(graph: Graph, node: Node, index: int) -> tuple[str, int]:

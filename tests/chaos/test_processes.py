@@ -121,6 +121,7 @@ def test_restarts_are_limited(tmp_path: Path) -> None:
     assert [event["restart"] for event in folder.read_events() if event["event"] == "died"] == [True, True, False]
     assert verdict.first is not None and verdict.first.how == "exited with code 9"
     assert verdict.first.tail[-1] == "last words of the counter"
+    assert "policy: counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping" in verdict.format()
 
 
 def test_what_a_worker_raises_is_in_the_verdict(tmp_path: Path) -> None:

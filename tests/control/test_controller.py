@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rig import derived, graph
+from rig import derived, graph, with_node
 
 from srl.control.controller import Controller
 from srl.store.run_folder import RunFolder
@@ -42,3 +42,9 @@ def test_an_inline_graph_that_cannot_move_names_who_waits_for_what(tmp_path: Any
     text = verdict.format()
     assert "every worker waits and nobody can wake them" in text
     assert "counter/0: numbers:counter/0 waits for" in text
+
+
+def test_the_verdict_says_why_a_process_was_not_restarted(tmp_path: Any) -> None:
+    work = graph(inside=True, on_failure="restart", count={"die": "exit"})
+    _, verdict = run(with_node(work, "counter", on_failure="stop"), RunFolder.create(tmp_path, "rig", 1))
+    assert "policy: counter.on_failure=stop -> stopping; " in verdict.format()

@@ -148,3 +148,29 @@ def test_inference_settings_reach_the_policy_workers():
     node = plan(experiment(layout="decoupled", inference=inference), machine=DESKTOP).graph.node("policy")
     assert (node.count, node.on_failure) == (3, "restart")
     assert node.args == {"policy": "main", "max_batch": 16, "min_batch": 8, "max_wait": 0.01}
+
+
+OPPONENTS = {
+    "policies": {
+        "hider": {"policy": "actor_critic", "algorithm": "ppo"},
+        "seeker": {"policy": "actor_critic", "algorithm": "ppo"},
+    },
+    "agents": {"h*": "hider", "s*": "seeker"},
+    "opponents": {},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("more", [{}, OPPONENTS])
+def test_a_node_inside_another_fails_and_restarts_as_its_host(layout, more):
+    base = {"env": "CartPole-v1", "algorithm": "ppo", "sampling": {"envs": 8, "steps": 16}, "evaluation": {}, "layout": layout}
+    if more:
+        del base["algorithm"]
+    kinds = {"actors": {"on_failure": "restart", "restarts": 7}, "trainer": {"on_failure": "restart", "restarts": 5}}
+    graph = plan(read_experiment(base | more | kinds), machine=DESKTOP).graph
+    inner = [node for node in graph.nodes if node.inside is not None]
+    assert bool(inner) is (layout in ("impala", "inline") or bool(more))
+    for node in inner:
+        host = graph.node(node.inside)
+        assert (node.on_failure, node.restarts) == (host.on_failure, host.restarts), node.name
+        assert node.on_failure == "restart"
