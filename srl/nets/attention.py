@@ -9,8 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from srl.core.tree import Array
 from srl.nets.half import product
 
+FEW = 4
+"""So few entities are multiplied out pair by pair; for more, products of small matrices are faster."""
+_BLOCK = 256  # rows whose pairs stay in the cache
 _HIDDEN = -1e9
 
 
@@ -46,7 +50,8 @@ def attend(
 ) -> Tensor:  # [R, E, width]
     """Scaled dot-product attention."""
     if qkv.device.type == "cpu" and qkv.dtype == torch.float32 and not torch.compiler.is_compiling():
-        out: Tensor = _Node.apply(qkv, seen, heads)  # type: ignore[no-untyped-call]
+        node: Any = _PairsNode if qkv.shape[1] <= FEW else _ProductsNode
+        out: Tensor = node.apply(qkv, seen, heads)
         return out
     return attend_by_torch(qkv, seen, heads)
 
@@ -65,10 +70,10 @@ def seen_mean(x: Tensor, seen: Tensor) -> Tensor:
     """The mean of the entities `[R, E, width]` in `seen` `[R, E]`, at least one: `[R, width]`."""
     weights = seen.to(x.dtype)
     weights = weights / weights.sum(-1, keepdim=True)
-    return torch.bmm(weights.unsqueeze(1), x).squeeze(1)
+    return (x * weights.unsqueeze(-1)).sum(1)
 
 
-class _Node(torch.autograd.Function):
+class _ProductsNode(torch.autograd.Function):
     """In numpy, whose products of many small matrices take half the time of torch's, and need no copies."""
 
     @staticmethod
@@ -101,3 +106,70 @@ class _Node(torch.autograd.Function):
         np.matmul(scores, k, out=to_q)
         np.matmul(scores.swapaxes(-1, -2), q, out=to_k)
         return torch.from_numpy(back.reshape(qkv.shape)), None, None
+
+
+class _PairsNode(torch.autograd.Function):
+    """Blocks of rows, entities first; sums over heads are thin products, which numpy is quick at."""
+
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, seen: Tensor, heads: int) -> Tensor:
+        rows, number, _, width = qkv.shape
+        into, onto = _head_sums(width, heads)
+        hidden = np.where(seen.numpy().T, np.float32(0.0), np.float32(_HIDDEN))[:, :, None]
+        out = np.empty((rows, number, width), np.float32)
+        kept: list[tuple[slice, Array, Array]] = []
+        for block in _blocks(rows):
+            turned = np.ascontiguousarray(qkv[block].numpy().transpose(2, 1, 0, 3))
+            q, k, v = turned
+            weights = np.empty((number, *k.shape[:2], heads), np.float32)
+            pairs = np.empty_like(k)
+            flat = pairs.reshape(-1, width)
+            for i in range(number):
+                np.multiply(q[i], k, out=pairs)
+                scores = (flat @ into).reshape(weights[i].shape)
+                scores += hidden[:, block]
+                scores -= scores.max(0)
+                np.exp(scores, out=scores)
+                np.divide(scores, scores.sum(0), out=weights[i])
+                np.matmul(weights[i].reshape(-1, heads), onto, out=flat)
+                pairs *= v
+                np.sum(pairs, axis=0, out=out[block, i])
+            kept.append((block, turned, weights))
+        ctx.kept, ctx.shape, ctx.heads = kept, qkv.shape, heads
+        return torch.from_numpy(out)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        number, width, heads = ctx.shape[1], ctx.shape[3], ctx.heads
+        into, onto = _head_sums(width, heads)
+        back = np.empty(ctx.shape, np.float32)
+        for block, (q, k, v), weights in ctx.kept:
+            ahead = np.ascontiguousarray(grad[block].numpy().transpose(1, 0, 2))
+            to_k, to_v = np.zeros((2, *k.shape), np.float32)
+            pairs, more = np.empty((2, *k.shape), np.float32)
+            flat = pairs.reshape(-1, width)
+            for i in range(number):
+                np.multiply(ahead[i], v, out=pairs)
+                scores = (flat @ into).reshape(weights[i].shape)  # scaled already, as the scores were
+                np.matmul(weights[i].reshape(-1, heads), onto, out=flat)
+                pairs *= ahead[i]
+                to_v += pairs
+                scores -= (scores * weights[i]).sum(0)
+                scores *= weights[i]
+                np.matmul(scores.reshape(-1, heads), onto, out=flat)
+                np.sum(np.multiply(pairs, k, out=more), axis=0, out=back[block, i, 0])
+                pairs *= q[i]
+                to_k += pairs
+            back[block, :, 1], back[block, :, 2] = to_k.transpose(1, 0, 2), to_v.transpose(1, 0, 2)
+        return torch.from_numpy(back), None, None
+
+
+def _head_sums(width: int, heads: int) -> tuple[Array, Array]:
+    """`[width, heads]`, which sums and scales each head's numbers; `[heads, width]`, which spreads one number over them."""
+    onto = np.repeat(np.eye(heads, dtype=np.float32), width // heads, axis=1)
+    return np.ascontiguousarray(onto.T) * np.float32((width // heads) ** -0.5), onto
+
+
+def _blocks(rows: int) -> list[slice]:
+    return [slice(low, min(low + _BLOCK, rows)) for low in range(0, rows, _BLOCK)]

@@ -28,7 +28,7 @@ class _HalfNode(torch.autograd.Function):
         out = torch.mm(flat, short.t())
         ctx.save_for_backward(flat, short)
         ctx.shape, ctx.biased = x.shape, bias is not None
-        return (out.float() if bias is None else out + bias).view(*x.shape[:-1], len(weight))
+        return (out.float() if bias is None else out.float().add_(bias)).view(*x.shape[:-1], len(weight))
 
     @staticmethod
     @torch.autograd.function.once_differentiable

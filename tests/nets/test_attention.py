@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from srl.nets.attention import EntityAttention, attend, attend_by_torch, seen_mean
+from srl.nets.attention import FEW, EntityAttention, attend, attend_by_torch, seen_mean
 
 
 def given(number: int, rows: int = 300, width: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
@@ -15,7 +15,7 @@ def given(number: int, rows: int = 300, width: int = 16) -> tuple[torch.Tensor, 
     return torch.randn(rows, number, 3, width, requires_grad=True), seen
 
 
-@pytest.mark.parametrize("number", [1, 3, 17])
+@pytest.mark.parametrize("number", [1, FEW, FEW + 1, 17])
 @pytest.mark.parametrize("heads", [1, 4])
 def test_both_forms_are_torchs_own_attention_and_have_its_gradients(number: int, heads: int) -> None:
     qkv, seen = given(number)
