@@ -21,6 +21,7 @@ COUNT = 4
 ENVS: dict[str, Any] = {
     "cartpole": "CartPole-v1",
     "cartpole_vector": {"use": "gym_vector", "id": "CartPole-v1"},
+    "cartpole_positions": "cartpole_positions",
     "pendulum": {"use": "Pendulum-v1", "max_episode_steps": 17},
     "mountain_car": {"use": "MountainCar-v0", "max_episode_steps": 23},
     "acrobot": {"use": "Acrobot-v1", "max_episode_steps": 23},
@@ -41,7 +42,7 @@ ENVS: dict[str, Any] = {
     "hide_and_seek": "hide_and_seek",
 }  # fmt: skip
 SAVEABLE = {"cartpole", "cartpole_vector", "pendulum", "mountain_car", "acrobot", "half_cheetah", "hopper", "ant", "reacher"} | {
-    "fake", "fake_images", "fake_teams", "fake_box", "hide_and_seek",
+    "fake", "fake_images", "fake_teams", "fake_box", "hide_and_seek", "cartpole_positions",
 }  # fmt: skip
 NEVER_ENDS_SOON = {"hide_and_seek"}
 
