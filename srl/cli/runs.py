@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def command(experiment: str | None, overrides: Sequence[str], given: argparse.Namespace) -> int:
     """`python -m srl.launch`; its exit code."""
-    resumed = _run_folder(given.resume)
     show_only = given.print_config or given.dry_run
+    resumed = _run_folder(given.resume, look_only=show_only)
     prepared = _prepared(experiment, overrides, {}, resumed, look=not given.print_config)
     if given.print_config:
         print(prepared.config_text(provenance=True), end="")
@@ -31,9 +31,11 @@ def command(experiment: str | None, overrides: Sequence[str], given: argparse.Na
     if given.dry_run:
         return 0
     folder = write_down(prepared, overrides, resumed, given.runs)
-    console.message(f"run folder {folder.path}")
-    controller = _controller(prepared, folder, resumed, console)
-    return controller.run().exit_code
+    try:
+        console.message(f"run folder {folder.path}")
+        return _controller(prepared, folder, resumed, console).run().exit_code
+    finally:
+        folder.close()
 
 
 class Run:
@@ -115,7 +117,11 @@ def start(
     folder = write_down(prepared, overrides, resumed, runs)
     if not quiet:
         _console(quiet).plan(prepared.lines())
-    return Run(prepared, folder, resumed, quiet=quiet)
+    try:
+        return Run(prepared, folder, resumed, quiet=quiet)
+    except BaseException:
+        folder.close()
+        raise
 
 
 def _prepared(
@@ -139,6 +145,7 @@ def write_down(prepared: Prepared, overrides: Sequence[str], resumed: RunFolder 
     from srl.store.run_folder import RunFolder
 
     folder = resumed or RunFolder.create(runs, prepared.graph.name, prepared.graph.seed)
+    folder.hold()
     folder.write_text("config.yaml", prepared.config_text())
     folder.write_text("graph.yaml", prepared.graph_text())
     lines = list(overrides)
@@ -169,7 +176,7 @@ def _console(quiet: bool) -> Console:
     return Console(quiet=quiet)
 
 
-def _run_folder(path: str | Path | None) -> RunFolder | None:
+def _run_folder(path: str | Path | None, *, look_only: bool = False) -> RunFolder | None:
     if path is None:
         return None
     from srl.store.run_folder import RunFolder
@@ -177,4 +184,6 @@ def _run_folder(path: str | Path | None) -> RunFolder | None:
     folder = RunFolder.open(path)
     if not folder.config.is_file():
         raise UserError(f"{folder.path} cannot be resumed: it has no config.yaml")
+    if not look_only:
+        folder.refuse_if_live()
     return folder

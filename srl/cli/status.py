@@ -29,7 +29,8 @@ def status(argv: list[str]) -> int:
 
     root = Path(given.folder)
     if (root / "status.json").is_file():
-        for key, value in RunFolder(root).read_status().items():
+        run = RunFolder(root)
+        for key, value in (run.read_status() | {"state": run.state}).items():
             print(f"{key:<12} {value}")
         return 0
     if not root.is_dir():
@@ -40,7 +41,7 @@ def status(argv: list[str]) -> int:
         facts = run.read_status()
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(facts.get("updated", 0.0))))
         steps = f"{int(facts['env_steps']):>12,} env steps" if "env_steps" in facts else ""
-        print(f"{when}  {facts.get('state', 'unknown'):<15} {steps:<22}  {run.path}")
+        print(f"{when}  {run.state:<15} {steps:<22}  {run.path}")
     if not found:
         print(f"no runs in {root}")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,10 @@ INLINE_ROW_EVERY = 0.05
 """The same inline, where every update is reported. Nothing is decided by what is written."""
 
 
+STATUS_EVERY = 1.0
+"""Seconds between two writes of status.json: each waits for the disk."""
+
+
 class Record:
     """Everything that is written for people. Without a run folder only the console."""
 
@@ -33,9 +38,11 @@ class Record:
     ) -> None:
         self._graph, self._watch, self._folder, self._console = graph, watch, folder, console
         self._metrics = self._events = None
-        self._due = 0.0
+        self._due = self._status_due = 0.0
         self.incarnation = 0
         """Of the workers that start now: one more than any that this run ever had."""
+        if folder is not None:
+            folder.hold()
         earlier = RunFolder(resume).read_status() if resume is not None else {}
         if resume is not None:
             self.incarnation = int(earlier.get("incarnation", 0)) + 1
@@ -56,6 +63,9 @@ class Record:
         if self._console is not None:
             self._console.update(self._watch.report())
         self._row()
+        if now >= self._status_due:
+            self._status_due = now + STATUS_EVERY
+            self._status()
 
     def event(self, what: str, /, **fields: Any) -> None:
         """One line in events.jsonl."""
@@ -113,8 +123,15 @@ class Record:
             return
         before = self._folder.read_status()
         steps = self._watch.env_steps or int(before.get("env_steps", 0))
-        own = {"state": self._state, "incarnation": self._top, "env_steps": steps, "experiment": self._graph.name}
-        self._folder.write_status({**before, **own, "seed": self._graph.seed, **more})
+        own = {
+            "state": self._state,
+            "pid": os.getpid(),
+            "incarnation": self._top,
+            "env_steps": steps,
+            "experiment": self._graph.name,
+            "seed": self._graph.seed,
+        }
+        self._folder.write_status({**before, **own, **more})
 
     def _last_checkpoint(self) -> Path | None:
         if self._folder is None:

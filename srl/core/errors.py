@@ -17,7 +17,8 @@ SrlError
 │   ├── BadOverride          E12
 │   ├── NameTaken            E13  one name, two registrations
 │   ├── MissingKey           E14
-│   └── BrokenCheckpoint     E15
+│   ├── BrokenCheckpoint     E15
+│   └── RunIsLive            E16
 ├── RunError                 exit 3: a run that started and failed
 │   ├── WorkerDied           R01
 │   ├── Stalled              R02  exit 4
@@ -191,6 +192,12 @@ class BrokenCheckpoint(UserError):
     """A checkpoint that is half written or damaged."""
 
     CODE = "E15"
+
+
+class RunIsLive(UserError):
+    """The folder of a run that goes on: another process writes to it."""
+
+    CODE = "E16"
 
 
 class RunError(SrlError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import os
 import platform
@@ -14,12 +15,17 @@ import time
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from srl.core.errors import UserError
+from srl.core.errors import RunIsLive, UserError
 from srl.store.atomic import replace_file
 from srl.store.lines import LineFile, read_lines
 from srl.store.plain import dumps, loads
+
+LOCK = "lock"
+"""The file that the process which writes to a run folder holds."""
+
+_TRIES, _PAUSE = 5, 0.02
 
 _PACKAGES = (
     "really-scalable-rl",
@@ -45,14 +51,23 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._events: LineFile | None = None
+        self._lock: IO[bytes] | None = None
 
     @classmethod
     def create(cls, root: str | Path, experiment: str, seed: int) -> RunFolder:
         """Make the folder of a new run."""
         parent = Path(root) / re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.")
-        parent.mkdir(parents=True, exist_ok=True)
         path = parent / f"{time.strftime('%Y%m%d-%H%M%S')}_s{seed}_{secrets.token_hex(3)}"
-        path.mkdir(mode=0o700)
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)
+        except OSError as error:
+            raise UserError(
+                f"the folder of the run cannot be made in {root}",
+                ("found", f"{error.strerror}: {error.filename}"),
+                ("expected", "a folder that you may write to, or that can be made"),
+                ("try", "--runs DIR"),
+            ) from error
         for name in ("logs", "tb", "videos", "checkpoints"):
             (path / name).mkdir()
         run = cls(path)
@@ -71,6 +86,47 @@ class RunFolder:
             what = "holds no run (no status.json in it or below)" if given.is_dir() else "does not exist"
             raise UserError(f"{given} {what}", ("expected", "a run folder such as runs/cartpole/20250131-120000_s1_a1b2c3"))
         return max(runs, key=lambda run: (run.read_status().get("created", 0.0), run.path.name))
+
+    def hold(self) -> None:
+        """Keep other writers out until `close`, or the end of this process however it ends. E16 if another one holds it."""
+        if self._lock is not None:
+            return
+        file = (self.path / LOCK).open("ab")
+        for _ in range(_TRIES):  # `is_live` of another process holds it for an instant
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_PAUSE)
+            else:
+                self._lock = file
+                return
+        file.close()
+        raise self._is_live()
+
+    def refuse_if_live(self) -> None:
+        """E16 if the run goes on."""
+        if self.is_live:
+            raise self._is_live()
+
+    @property
+    def is_live(self) -> bool:
+        """True while a process holds the folder."""
+        try:
+            file = (self.path / LOCK).open("rb")
+        except FileNotFoundError:
+            return False
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    @property
+    def state(self) -> str:
+        """How the run stands: what it said last, or `died` if it says `running` and nobody runs it."""
+        said = str(self.read_status().get("state", "unknown"))
+        return "died" if said == "running" and not self.is_live else said
 
     @property
     def config(self) -> Path:
@@ -196,10 +252,22 @@ class RunFolder:
             return list(csv.DictReader(file))
 
     def close(self) -> None:
-        """Close what is open. Idempotent."""
+        """Close what is open, and let others write. Idempotent."""
         if self._events is not None:
             self._events.close()
             self._events = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _is_live(self) -> RunIsLive:
+        pid = self.read_status().get("pid")
+        return RunIsLive(
+            f"the run {self.path} goes on: two processes cannot write to one folder",
+            ("found", f"{self.path / LOCK} is held{f' by process {pid}' if pid else ''}"),
+            ("expected", "a run that has ended"),
+            ("try", f"`kill -INT {pid or 'PID'}` and wait until it has saved, or start anew without --resume"),
+        )
 
 
 def describe_machine() -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -201,6 +202,26 @@ def test_workers_die_with_their_controller(tmp_path: Path) -> None:
         while any(alive(pid) for pid in workers):
             assert time.monotonic() < end
             threading.Event().wait(0.01)
+
+
+def test_a_live_run_is_not_resumed_and_says_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from srl.__main__ import main as verbs
+    from srl.launch import main as launch
+
+    with started(tmp_path) as (process, folder):
+        folder.write_text("config.yaml", "env: CartPole-v1\n")
+        assert launch(["--resume", str(folder.path)]) == 2
+        assert f"lock is held by process {process.pid}" in capsys.readouterr().err
+        end = time.monotonic() + 20
+        while not folder.read_status()["env_steps"]:
+            assert time.monotonic() < end
+            threading.Event().wait(0.05)
+        assert verbs(["status", str(tmp_path)]) == 0
+        assert re.search(r"running +[1-9][\d,]* env steps", capsys.readouterr().out)
+        process.kill()
+        process.wait()
+        assert verbs(["status", str(tmp_path)]) == 0
+        assert re.search(r"died +[1-9][\d,]* env steps", capsys.readouterr().out)
 
 
 def alive(pid: int) -> bool:

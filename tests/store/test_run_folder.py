@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from srl.core.errors import UserError
+from srl.core.errors import RunIsLive, UserError
 from srl.store.lines import LineFile, read_lines
 from srl.store.run_folder import RunFolder
 
@@ -49,6 +49,49 @@ def test_env_txt_names_versions_and_hides_the_environment(tmp_path: Path, monkey
     text = RunFolder.create(tmp_path, "cartpole", 1).env.read_text()
     assert "numpy: " in text and "python: CPython 3." in text and "git here: " in text and "cores: " in text
     assert "c0ffee" not in text
+
+
+@pytest.mark.parametrize("root", ["file", "file/below", "/proc/nowhere"])
+def test_a_place_where_no_folder_can_be_made_is_a_user_error(root: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError) as caught:
+        RunFolder.create(tmp_path / root, "cartpole", 1)
+    assert caught.value.headline == f"the folder of the run cannot be made in {tmp_path / root}"
+    assert ("try", "--runs DIR") in caught.value.lines
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from srl.store.run_folder import RunFolder
+run = RunFolder(Path(sys.argv[1]))
+run.hold()
+run.write_status({"state": "running", "pid": 4711})
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_folder_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "cartpole", 1)
+    assert not run.is_live and run.state == "created"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(run.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    assert run.is_live and run.state == "running"
+    with pytest.raises(RunIsLive) as caught:
+        run.hold()
+    assert caught.value.format() == (
+        f"error[E16]: the run {run.path} goes on: two processes cannot write to one folder\n"
+        f"  found: {run.path}/lock is held by process 4711\n"
+        "  expected: a run that has ended\n"
+        "  try: `kill -INT 4711` and wait until it has saved, or start anew without --resume"
+    )
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert not run.is_live and run.state == "died"
+    run.hold()
+    run.hold()
+    run.close()
 
 
 STATUS_WRITER = """
