@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from srl.control.crew import Crew, InlineCrew
-from srl.control.lifecycle import BoundEnd, ProcessPlan, attachments, bound_ends, peers_of, plan_processes
+from srl.control.lifecycle import OPPOSITE, BoundEnd, ProcessPlan, attachments, bound_ends, peers_of, plan_processes
 from srl.control.local import LocalCrew
 from srl.control.messages import Message, peers_to_data, seat_to_data
 from srl.control.record import Record
@@ -130,6 +130,7 @@ class Controller:
         finally:
             crew.close()
             restore()
+            self._give_up()
             verdict = self.record.finish(self._verdict())
         return verdict
 
@@ -230,7 +231,7 @@ class Controller:
 
     def _on_detached(self, message: Message) -> None:
         for name, numbers in message["ends"].items():
-            self.watch.testify(name, Counts(*numbers))
+            self.watch.testify(message["process"], name, Counts(*numbers))
 
     def _on_drained(self, message: Message) -> None:
         self._members[message["process"]].phase = "drained"
@@ -246,8 +247,10 @@ class Controller:
         member = self._members[message["process"]]
         was, member.phase = member.phase, "gone"
         workers = [seat.name for seat in member.plan.seats]
-        self.watch.forget(member.plan.name, workers, member.ends, killed=message["code"] != 0)
+        counted = message["code"] == 0 or (member.failure is not None and member.failure["counted"])
+        self.watch.forget(member.plan.name, workers, member.ends, {} if counted else self._witnesses(member))
         if self._ending is not None:
+            self._detach(member)
             if message["code"] != 0:
                 self._died_at_the_end(member, message)
             return
@@ -299,6 +302,14 @@ class Controller:
             last_step=steps or None,
             policy=f"{obstacle} -> stopping" if obstacle else f"{node.name}.on_failure=restart -> restarting",
         )
+
+    def _witnesses(self, dead: Member) -> dict[str, set[str]]:
+        """Each end of a process that died uncounted -> the other processes that must say what they know of it."""
+        others = [end for other in self._members.values() if other is not dead for end in other.ends]
+        return {
+            own.name: {end.process for end in others if end.stream == own.stream and end.side == OPPOSITE[own.side]}
+            for own in dead.ends
+        }
 
     def _detach(self, dead: Member) -> None:
         """Everybody forgets the ends of a process that died, and says what became of what was under way."""
@@ -407,6 +418,13 @@ class Controller:
             if time.monotonic() > begun + patience:
                 break
             self._hear(_TICK)
+
+    def _give_up(self) -> None:
+        """Those that did not end by themselves were ended by the crew: nobody heard their last counts."""
+        for member in self._members.values():
+            if member.phase != "gone":
+                workers = [seat.name for seat in member.plan.seats]
+                self.watch.forget(member.plan.name, workers, member.ends, self._witnesses(member))
 
     def _in(self, phase: Phase) -> bool:
         return any(member.phase == phase for member in self._members.values())

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,10 @@ class _Gone:
     side: Side
     slots: int
     reported: Counts
-    killed: bool
+    uncounted: bool
+    """Its last report came some time before its end."""
+    unheard: set[str]
+    """Processes that have not yet said what they know of it."""
     known: Counts = field(default_factory=Counts)
     """What the survivors know, added up."""
 
@@ -114,14 +117,27 @@ class Watch:
         for name, data in entry["workers"].items():
             self._worker(name, report_from_data(data), entry["time"])
 
-    def forget(self, process: str, workers: Iterable[str], ends: Iterable[BoundEnd], *, killed: bool) -> None:
-        """A process has ended: what its workers counted stays, its incarnation is over."""
+    def forget(
+        self, process: str, workers: Iterable[str], ends: Iterable[BoundEnd], witnesses: Mapping[str, Collection[str]]
+    ) -> None:
+        """A process has ended: what its workers counted stays, its incarnation is over.
+
+        `witnesses`: each end whose last counts were not reported -> the processes that know of it.
+        """
         self._processes.pop(process, None)
         for end in ends:
             if end.name in self._sides:
                 reported = self._workers[end.worker].report.counts.get(end.port) if end.worker in self._workers else None
                 side, slots = self._sides[end.name]
-                self._gone.setdefault(end.stream, []).append(_Gone(end.name, side, slots, reported or Counts(), killed))
+                gone = _Gone(
+                    name=end.name,
+                    side=side,
+                    slots=slots,
+                    reported=reported or Counts(),
+                    uncounted=end.name in witnesses,
+                    unheard=set(witnesses.get(end.name, ())),
+                )
+                self._gone.setdefault(end.stream, []).append(gone)
         for name in workers:
             seen = self._workers.get(name)
             if seen is None:
@@ -132,11 +148,12 @@ class Watch:
             levels = {key: value for key, value in seen.report.reading.totals.items() if key in _LEVELS}
             seen.report = WorkerReport(Reading(levels), 0.0, "", seen.report.finished, {})
 
-    def testify(self, end: str, counts: Counts) -> None:
+    def testify(self, process: str, end: str, counts: Counts) -> None:
         """What one survivor knows of an end that died; its last report may be half a second old."""
         for gone in reversed(self._gone.get(end.partition(":")[0], [])):
             if gone.name == end:
                 add_counts(gone.known, counts)
+                gone.unheard.discard(process)
                 return
 
     # out ----------------------------------------------------------------------------------------------------------
@@ -304,7 +321,7 @@ class Watch:
         ledger = Ledger(name, slots=sum(slots for _, slots in ends.values()), copies=copies)
         for gone in self._gone.get(name, []):
             ledger.add(gone.side, _plain(gone.counts))
-            if gone.killed and stream.via == "zmq":  # nobody else holds its words
+            if gone.unheard or (gone.uncounted and stream.via == "zmq"):  # over zmq nobody else holds its words
                 ledger.lose(gone.side, gone.name)
                 ledger.slots += gone.slots
         for worker, seen in self._workers.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import resource
@@ -93,9 +94,16 @@ class Driver:
         """Tell who raised what. The process ends after it."""
         data = error.to_data() if isinstance(error, SrlError) else None
         text = "".join(traceback.format_exception(error))
-        blamed = self.host.blamed if self.host is not None else ""
+        blamed = (self.host.blamed if self.host is not None else "") or self.process
         self._send(
-            {"type": "failed", "process": self.process, "worker": blamed or self.process, "error": data, "trace": text[-20_000:]}
+            {
+                "type": "failed",
+                "process": self.process,
+                "worker": blamed,
+                "error": data,
+                "trace": text[-20_000:],
+                "counted": self._reported(),
+            }
         )
 
     def close(self) -> None:
@@ -103,6 +111,13 @@ class Driver:
         if self.host is not None and self.phase != "closed":
             self.host.close()
         self.phase = "closed"
+
+    def _reported(self) -> bool:
+        """The last counts of a process that has failed; what is broken may break again, and the first error counts."""
+        with contextlib.suppress(Exception):
+            self.report()
+            return True
+        return False
 
     def _say(self, kind: str) -> None:
         self._send({"type": kind, "process": self.process})

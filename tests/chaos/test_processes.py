@@ -132,6 +132,18 @@ def test_what_a_worker_raises_is_in_the_verdict(tmp_path: Path) -> None:
     assert "the counter lost count" in verdict.format()
 
 
+@pytest.mark.parametrize("via", ["shm", "zmq"])
+@pytest.mark.parametrize("die", ["raise", "exit"])
+def test_workers_that_fail_together_are_no_false_alarm_of_the_ledger(die: str, via: str, tmp_path: Path) -> None:
+    """The second dies while the run ends, and nobody is left who would say what became of its records."""
+    for at in (600, 3000):
+        controller, verdict, _ = run(graph(counters=2, via=via, count={"die": die, "at": at}, stop={"seconds": 60}), tmp_path)
+        assert verdict.exit_code == 3
+        (ledger,) = controller.watch.ledgers()
+        assert ledger.balanced, ledger.line()
+        assert die != "raise" or via == "zmq" or not ledger.lost
+
+
 @pytest.mark.parametrize("mode", ["inline", "local"])
 @pytest.mark.parametrize("when", ["start", "user"])
 def test_a_user_error_in_a_worker_is_the_runs_user_error(mode: str, when: str, tmp_path: Path) -> None:
