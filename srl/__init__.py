@@ -32,7 +32,6 @@ _NAMES = {
     "option": "srl.core.load",
     "register_algorithm": "srl.core.registry",
     "register_env": "srl.core.registry",
-    "register_launcher": "srl.core.registry",
     "register_policy": "srl.core.registry",
     "register_transform": "srl.core.registry",
     "register_transport": "srl.core.registry",
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
     from srl.core.load import option as option
     from srl.core.registry import register_algorithm as register_algorithm
     from srl.core.registry import register_env as register_env
-    from srl.core.registry import register_launcher as register_launcher
     from srl.core.registry import register_policy as register_policy
     from srl.core.registry import register_transform as register_transform
     from srl.core.registry import register_transport as register_transport

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from srl.config.shorthand import POLICY, spelled_out
 from srl.core.errors import BadFile, MissingKey, SrlError
 from srl.core.load import load, option
 from srl.core.option import dump
 from srl.core.where import Provenance
-from srl.graph.spec import Checkpoint, Component, OnFailure, PolicyEntry, Stop, Via
+from srl.graph.spec import Checkpoint, Component, OnFailure, PolicyEntry, Stop
 
 Auto = Literal["auto"]
 _RETURN = ("return", "episode_return")
@@ -46,7 +47,7 @@ class Part:
 class PolicyPart:
     """One of several policies."""
 
-    policy: Part = field(default_factory=lambda: Part("actor_critic"))
+    policy: Part = field(default_factory=lambda: Part(POLICY))
     """The network, or a policy without one."""
     algorithm: Part | None = None
     """What trains it; null: it does not learn."""
@@ -98,9 +99,9 @@ class Opponents:
 class StreamSettings:
     """Of one stream (`samples.main`), of all of a kind (`sample`, `infer`, `param`), or of `all`."""
 
-    via: Via | None = option(None, "transport: auto (by placement), inproc, shm, zmq")
+    via: str | None = option(None, "transport: auto (by placement), inproc, shm, zmq, or a registered one")
     compress: Literal[None, "lz4"] = option(None, "for zmq between hosts: pictures shrink 10 times and more")
-    route: Literal[None, "fair", "pair", "broadcast", "null"] = option(None, "sample streams: who gets which slab")
+    route: Literal[None, "fair", "pair", "broadcast", "nobody", "null"] = option(None, "sample streams: who gets which slab")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +148,10 @@ class Experiment:
     """One experiment. Totals and names only: what runs where follows from the layout."""
 
     env: Part = option(help="a name (CartPole-v1), my_pkg.envs:Make, or {use: gym, id: ..., args: {}, stats: []}")
-    policy: Part = field(default_factory=lambda: Part("actor_critic"))
+    policy: Part = field(default_factory=lambda: Part(POLICY))
     """{use: actor_critic, hidden: [64, 64]}; see --help policy"""
     algorithm: Part | None = option(None, "{use: ppo, lr: 3e-4}; see --help algorithm")
+    load: str | None = option(None, "a run folder or checkpoint whose weights the policy starts with")
     policies: Mapping[str, PolicyPart] = field(default_factory=dict)
     """Several policies by name, each with policy, algorithm, load; else there is one, main."""
     agents: Mapping[str, str] = option({"*": "main"}, "pattern of agent names -> policy; the first that matches counts")
@@ -186,7 +188,7 @@ class Experiment:
         """Every policy of the run, in order."""
         if not self.policies:
             algorithm = self.algorithm.component() if self.algorithm else None
-            return {"main": PolicyEntry(policy=self.policy.component(), algorithm=algorithm)}
+            return {"main": PolicyEntry(policy=self.policy.component(), algorithm=algorithm, load=self.load)}
         return {
             name: PolicyEntry(
                 policy=part.policy.component(),
@@ -221,7 +223,7 @@ SECTIONS: dict[str, type] = {
 
 def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) -> Experiment:
     """The experiment that a composed configuration states; unknown keys and wrong types are UserErrors with their place."""
-    plain, places = rename_return(config, where)
+    plain, places = rename_return(*spelled_out(config, where))
     try:
         experiment = load(Experiment, plain, places)
     except SrlError as error:
@@ -232,12 +234,12 @@ def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) 
             ("expected", "algorithm (a name, or a mapping with `use`)"),
             ("try", "algorithm=ppo"),
         )
-    if experiment.policies and "policy" in config:
+    if experiment.policies and (both := next((key for key in ("policy", "load") if config.get(key) is not None), None)):
         origin = where.at(("policies",)) if where is not None else None
         raise BadFile(
-            "both `policy` and `policies` are given",
+            f"both `{both}` and `policies` are given",
             *([("from", str(origin))] if origin is not None else []),
-            ("try", "one of them: ~policy, or ~policies"),
+            ("try", f"one of them: ~{both}, or ~policies"),
         )
     return experiment
 

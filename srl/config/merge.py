@@ -32,6 +32,7 @@ class Merged:
 
     def assign(self, path: Path, value: Any, where: Where = COMMAND_LINE) -> None:
         """Set one path; a mapping is merged, null is a value."""
+        path = self._known(path)
         places = Provenance()
         label(places, path, value, where)
         *parents, last = path
@@ -39,13 +40,14 @@ class Merged:
 
     def remove(self, path: Path) -> None:
         """Take away a setting that is there."""
+        path = self._known(path)
         holder, key = self._existing(path)
         del holder[key]
         self.provenance.drop(path)
 
     def has(self, path: Path) -> bool:
         here: Any = self.data
-        for key in path:
+        for key in self._known(path):
             if isinstance(here, list) and _index(key, here) is not None:
                 here = here[int(key)]
             elif isinstance(here, dict) and key in here:
@@ -53,6 +55,19 @@ class Merged:
             else:
                 return False
         return True
+
+    def _known(self, path: Path) -> Path:
+        """The path with parts joined by dots where only that is a key which is there: `params.main` of the streams."""
+        here: Any = self.data
+        found: list[Any] = []
+        rest = list(path)
+        while rest:
+            longest = range(len(rest), 1, -1) if isinstance(here, dict) and rest[0] not in here else ()
+            width = next((size for size in longest if ".".join(map(str, rest[:size])) in here), 1)
+            found.append(rest[0] if width == 1 else ".".join(map(str, rest[:width])))
+            rest = rest[width:]
+            here = here.get(found[-1]) if isinstance(here, dict) else None
+        return tuple(found)
 
     def _over(self, base: dict[str, Any], new: Mapping[str, Any], path: Path, places: Provenance, *, nulls_remove: bool) -> None:
         for key, value in new.items():

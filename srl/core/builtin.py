@@ -32,9 +32,5 @@ BUILTIN: dict[str, dict[str, str]] = {
         "shm": "srl.streams.shm:ShmTransport",
         "zmq": "srl.streams.zmq:ZmqTransport",
     },
-    "launcher": {
-        "inline": "srl.launchers.inline:InlineLauncher",
-        "local": "srl.launchers.local:LocalLauncher",
-    },
     "transform": {},
 }

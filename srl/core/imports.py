@@ -66,9 +66,10 @@ def stop_if_imported() -> None:
 def dotted_path(found: Any) -> str:
     """The path by which every process can import the class or function."""
     module, name = found.__module__, found.__qualname__
-    if "<locals>" in name:
+    if "<" in name:
+        inside = "inside a function" if "<locals>" in name else "without a name"
         raise NotImportable(
-            f"'{name}' is defined inside a function, where no other process finds it",
+            f"'{name}' is defined {inside}, where no other process finds it",
             ("from", place_of(found)),
             ("try", "move it to the top level of its file, or mode=inline"),
         )

@@ -13,7 +13,7 @@ from srl.core.load import nearest
 
 __all__ = [
     "REGISTRIES", "Registry", "dotted_path", "import_paths", "load_plugins", "place_of", "register_algorithm", "register_env",
-    "register_launcher", "register_policy", "register_transform", "register_transport", "register_worker", "stop_if_imported",
+    "register_policy", "register_transform", "register_transport", "register_worker", "stop_if_imported",
 ]  # fmt: skip
 
 C = TypeVar("C")
@@ -60,6 +60,11 @@ class Registry:
             raise self._unknown(name)
         target = self._targets.get(name, name) if isinstance(name, str) else name
         return target if isinstance(target, str) else dotted_path(target)
+
+    def held(self, name: Any) -> Any:
+        """The class itself, where this process registered one and not its path; else None."""
+        target = self._targets.get(name) if isinstance(name, str) else name
+        return None if isinstance(target, str) else target
 
     def names(self) -> list[str]:
         return sorted(self._targets)
@@ -120,10 +125,6 @@ def register_worker(name: str) -> Callable[[C], C]:
 
 def register_transport(name: str) -> Callable[[C], C]:
     return _register("transport", name)
-
-
-def register_launcher(name: str) -> Callable[[C], C]:
-    return _register("launcher", name)
 
 
 def register_transform(name: str) -> Callable[[C], C]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from srl.api.env import BatchEnv
-from srl.core.errors import UnknownKey, UnknownName, UserError
+from srl.core.errors import SrlError, UnknownKey, UnknownName, UserError
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
@@ -151,7 +151,7 @@ def _is_parallel_module(name: str) -> bool:
     return bool(module) and (package in ("mpe2", "pettingzoo") or module.rpartition("_v")[2].isdigit())
 
 
-def _unknown(name: str) -> UserError:
+def _unknown(name: str) -> SrlError:
     import gymnasium
 
     names = [*REGISTRIES["env"].names(), *gymnasium.registry]

@@ -148,6 +148,8 @@ def _stream(graph: Graph, stream: Stream) -> None:
             f"stream '{stream.name}' is of policy '{stream.policy}', which the file does not define",
             *_near(stream.policy, list(graph.policies), "policies"),
         )
+    if stream.via != "auto":
+        REGISTRIES["transport"].resolve(stream.via)
     ends = list(members(graph, stream.name))
     have = {side for _, _, side in ends}
     gives, takes = _SIDES[stream.kind]

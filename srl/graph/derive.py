@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
@@ -19,7 +19,7 @@ from srl.core.spec import Leaf, TreeSpec, from_data, lead, to_data
 from srl.graph.placement import via_of
 from srl.graph.plain import env_from_data, env_to_data, policy_from_data, policy_to_data
 from srl.graph.spec import Graph
-from srl.streams.base import StreamSpec
+from srl.streams.base import Route, StreamSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +209,7 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
             via=via_of(graph, stream),
             record=found,
             answer=info.answer if stream.kind == "infer" else {},
-            route=stream.route,
+            route=cast(Route, stream.route),
             compress=stream.compress,
         )
     return replace(derived, streams=streams)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from srl.core.errors import WiringError
 from srl.core.registry import REGISTRIES
@@ -45,7 +45,7 @@ def processes(graph: Graph, stream: str) -> set[frozenset[tuple[str, int]]]:
     return {frozenset(places) for places in sides.values()}
 
 
-def via_of(graph: Graph, stream: Stream) -> Literal["inproc", "shm", "zmq"]:
+def via_of(graph: Graph, stream: Stream) -> str:
     """What `auto` means: inproc where every end finds its peers in its own process, else shared memory.
 
     A question may be answered by any server: one in each client's process is enough. Samples and parameters

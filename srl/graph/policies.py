@@ -11,7 +11,7 @@ import numpy as np
 
 from srl.api.env import EnvSpec, mask_leaves
 from srl.api.policy import Act, Ask, Policy, PolicySpec
-from srl.core.errors import AgentWithoutPolicy, UserError, WiringError
+from srl.core.errors import AgentWithoutPolicy, NotImportable, UnknownName, UserError, WiringError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Rng, Seeds
@@ -158,7 +158,7 @@ def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]
     twin = policy.numpy_twin() if hasattr(policy, "numpy_twin") else None
     info = PolicyInfo(
         name=name,
-        use=REGISTRIES["policy"].path(entry.policy.use),
+        use=_path(entry.policy.use),
         config=dict(entry.policy.args),
         spec=spec,
         teams=teams,
@@ -175,6 +175,16 @@ def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]
     if twin is not None:
         _compare(info, policy)
     return info
+
+
+def _path(use: str) -> str:
+    """Where every process finds the policy; what only this one has keeps its name."""
+    try:
+        return REGISTRIES["policy"].path(use)
+    except UnknownName:
+        raise
+    except NotImportable:
+        return use
 
 
 def _compare(info: PolicyInfo, policy: Any) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from srl.config.compose import Composed, compose, render_with_provenance
 from srl.config.experiment import Experiment, read_experiment, write_experiment
+from srl.config.portable import absolute, by_name
 from srl.core.errors import MissingKey, UserError
-from srl.core.registry import REGISTRIES, load_plugins
+from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.build import graph_to_yaml
 from srl.graph.check import check, check_memory, check_resources, notes
@@ -19,7 +20,7 @@ from srl.graph.layouts import Timing, plan
 from srl.graph.machine import Machine
 from srl.graph.show import plan_lines
 from srl.graph.spec import Graph
-from srl.graph.specs import derived_specs
+from srl.graph.specs import derived_specs, held_here
 
 _AUTO = {
     ("layout",),
@@ -77,14 +78,17 @@ def prepare(
     look: bool = True,
 ) -> Prepared:
     """Compose, decide, wire and check. `look`: also build env and policies once, in a process of their own."""
-    composed, changes = _compose(experiment, overrides, settings, resume)
+    composed, changes = _compose(experiment, overrides, by_name(settings or {}), resume)
     wanted = _named(read_experiment(composed.data, composed.provenance), composed)
     machine = machine or Machine.here()
     timing = _timing(wanted)
     done = plan(wanted, machine=machine, timing=timing, where=composed.provenance)
     graph = done.graph
-    if any(node.worker not in REGISTRIES["worker"] and ":" not in node.worker for node in graph.nodes):
+    if _needs_plugins(graph):
         load_plugins(graph.plugins)
+    if graph.mode != "inline":
+        for held in held_here(graph):
+            dotted_path(held)  # or an error that says why no other process finds it
     by_hand = composed.provenance if wanted.graph is not None else None
     check(graph, by_hand)
     check_resources(graph, machine)
@@ -120,7 +124,7 @@ def _compose(
     experiment: str | Path | None, overrides: Sequence[str], settings: Mapping[str, Any] | None, resume: Path | None
 ) -> tuple[Composed, tuple[str, ...]]:
     if resume is None:
-        composed = compose(experiment, overrides, settings=settings)
+        composed = _everywhere(compose(experiment, overrides, settings=settings))
         if not composed.data:
             raise MissingKey(
                 "no experiment is named",
@@ -130,8 +134,12 @@ def _compose(
         return composed, ()
     file = resume / "config.yaml"
     before = compose(file, (), origin=RESUME)
-    after = compose(file, overrides, settings=settings, origin=RESUME)
+    after = _everywhere(compose(file, overrides, settings=settings, origin=RESUME))
     return after, tuple(_differences(before.data, after.data, after.provenance))
+
+
+def _everywhere(composed: Composed) -> Composed:
+    return replace(composed, data=absolute(composed.data))
 
 
 def _differences(before: Any, after: Any, places: Provenance, path: tuple[str, ...] = ()) -> list[str]:
@@ -170,6 +178,13 @@ def _named(experiment: Experiment, composed: Composed) -> Experiment:
         return experiment
     name = composed.name or experiment.env.use
     return replace(experiment, name=name.rpartition("/")[2] if ":" not in name else name.rpartition(":")[2])
+
+
+def _needs_plugins(graph: Graph) -> bool:
+    """Whether a name that the checks ask for is not known yet."""
+    names = [("worker", node.worker) for node in graph.nodes]
+    names += [("transport", stream.via) for stream in graph.streams if stream.via != "auto"]
+    return any(name not in REGISTRIES[kind] and ":" not in name for kind, name in names)
 
 
 def _timing(experiment: Experiment) -> Callable[[], Timing | None]:

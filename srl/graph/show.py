@@ -55,7 +55,8 @@ def as_text(graph: Graph) -> str:
         gives = ", ".join(_times(node) for node, _, side in ends if side in _GIVES) or "nobody"
         takes = ", ".join(_times(node) for node, _, side in ends if side not in _GIVES) or "nobody"
         arrow = "<->" if stream.kind == "infer" else "-->"
-        rows.append(f"  {stream.name:<16} {stream.kind:<7} {via_of(graph, stream):<7} {gives} {arrow} {takes}")
+        route = "" if stream.route == "fair" else f"  route {'nobody' if stream.route == 'null' else stream.route}"
+        rows.append(f"  {stream.name:<16} {stream.kind:<7} {via_of(graph, stream):<7} {gives} {arrow} {takes}{route}")
     return "\n".join(rows)
 
 
@@ -83,12 +84,10 @@ def as_mermaid(graph: Graph) -> str:
 def _node_line(graph: Graph, node: Node) -> str:
     args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
     facts = {
-        "actor": lambda: f"{args.groups} group{'s' if args.groups > 1 else ''} of {args.envs} envs, {args.steps} steps a slab",
-        "policy": lambda: f"up to {args.max_batch} envs at once",
-        "trainer": lambda: (
-            f"{args.slabs} slab{'s' if args.slabs > 1 else ''} a batch, staleness at most {args.staleness}, on {args.device}"
-        ),
-        "evaluator": lambda: f"{args.episodes} episodes every {args.every:,} env steps",
+        "actor": lambda: f"{_count(args.groups, 'group')} of {_count(args.envs, 'env')}, {_count(args.steps, 'step')} a slab",
+        "policy": lambda: f"up to {_count(args.max_batch, 'env')} at once",
+        "trainer": lambda: f"{_count(args.slabs, 'slab')} a batch, staleness at most {args.staleness}, on {args.device}",
+        "evaluator": lambda: f"{_count(args.episodes, 'episode')} every {_count(args.every, 'env step')}",
     }
     text = facts[node.worker]() if node.worker in facts else node.worker
     return f"{_times(node)}: {text}" + (f", inside {node.inside}" if node.inside and graph.mode != "inline" else "")
@@ -107,30 +106,27 @@ def _batches(graph: Graph, derived: Derived | None) -> Iterable[str]:
         steps = int(actor.args.get("steps", 128))
         agents = derived.policies[policy].spec.agents if derived is not None else 1
         rows = envs * steps * agents
-        text = f"{envs} envs x {steps} steps" + (f" x {agents} agents" if agents > 1 else "")
-        text = f"1 batch = {text} = {rows:,} {'agent ' if agents > 1 else ''}steps"
+        text = f"{_count(envs, 'env')} x {_count(steps, 'step')}" + (f" x {agents} agents" if agents > 1 else "")
+        text = f"1 batch = {text} = {_count(rows, 'agent step' if agents > 1 else 'step')}"
         algorithm = graph.policies[policy].algorithm
         minibatch, epochs = (algorithm.args.get(key) if algorithm else None for key in ("minibatch", "epochs"))
         if isinstance(minibatch, int) and isinstance(epochs, int):
-            text += f" = {max(1, -(-rows // minibatch))} minibatches x {epochs} epochs"
+            text += f" = {_count(-(-rows // minibatch), 'minibatch')} x {_count(epochs, 'epoch')}"
         yield text if len(graph.policies) == 1 else f"{policy}: {text}"
 
 
 def _threads(graph: Graph, machine: Machine) -> str:
     if graph.mode == "inline":
-        return f"1 process on {machine.cores} usable core{'' if machine.cores == 1 else 's'}"
+        return f"1 process on {_count(machine.cores, 'usable core')}"
     owners = {owner(graph, node, index) for node in graph.nodes for index in range(node.count)}
     threads = sum(graph.node(name).threads for name, _ in owners)
-    return (
-        f"{len(owners)} process{'' if len(owners) == 1 else 'es'}, {threads} thread{'' if threads == 1 else 's'}"
-        f" on {machine.cores} usable core{'' if machine.cores == 1 else 's'}"
-    )
+    return f"{_count(len(owners), 'process')}, {_count(threads, 'thread')} on {_count(machine.cores, 'usable core')}"
 
 
 def _stop(graph: Graph) -> str:
     stop = graph.stop
-    parts = [f"{stop.env_steps:,} env steps"] if stop.env_steps else []
-    parts += [f"{stop.updates:,} updates"] if stop.updates else []
+    parts = [_count(stop.env_steps, "env step")] if stop.env_steps else []
+    parts += [_count(stop.updates, "update")] if stop.updates else []
     parts += [f"a mean return of {stop.episode_return:g}"] if stop.episode_return is not None else []
     parts += [f"{stop.seconds:g} s"] if stop.seconds else []
     return f"after {' or '.join(parts)}" if parts else "at Ctrl-C"
@@ -144,6 +140,12 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_value(one)}" for key, one in value.items()) + "}"
     return "[" + ", ".join(map(_value, value)) + "]" if isinstance(value, list | tuple) else str(value)
+
+
+def _count(number: int, noun: str) -> str:
+    """`1 env`, `12,288 steps`, `2 minibatches`."""
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "tch")) else "s"
+    return f"{number:,} {noun}{ending}"
 
 
 def _times(node: Node) -> str:

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from srl.core.load import option
 
 OnFailure = Literal["stop", "restart"]
-Via = Literal["auto", "inproc", "shm", "zmq"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +44,17 @@ class Stream:
 
     name: str
     kind: Literal["sample", "infer", "param"]
-    via: Via = "auto"
-    route: Literal["fair", "pair", "broadcast", "null"] = "fair"
+    via: str = "auto"
+    """A registered transport, or auto: by placement."""
+    route: Literal["fair", "pair", "broadcast", "nobody", "null"] = "fair"
+    """Who gets which record. `nobody`: they are counted as dropped; `"null"` (in quotes) is the same."""
     compress: Literal[None, "lz4"] = None
     policy: str = "main"
     """Whose rows, questions or parameters these are: the specs follow from it."""
+
+    def __post_init__(self) -> None:
+        if self.route == "nobody":
+            object.__setattr__(self, "route", "null")
 
 
 @dataclass(frozen=True, kw_only=True)

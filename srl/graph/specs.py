@@ -7,12 +7,14 @@ import json
 import os
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import msgpack
 
 import srl
 from srl.core.load import dump
-from srl.graph.derive import Derived, derive_in_child, with_streams
+from srl.core.registry import REGISTRIES
+from srl.graph.derive import Derived, derive, derive_in_child, with_streams
 from srl.graph.spec import Graph
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "mujoco-core", "pettingzoo")
@@ -20,6 +22,8 @@ _PACKAGES = ("numpy", "torch", "gymnasium", "mujoco-core", "pettingzoo")
 
 def derived_specs(graph: Graph) -> Derived:
     """From memory where nothing can have changed, else by a look in a process of its own."""
+    if graph.mode == "inline" and held_here(graph):
+        return derive(graph)  # no other process knows these classes
     key = spec_key(graph)
     if key is None:
         return derive_in_child(graph)
@@ -38,13 +42,23 @@ def derived_specs(graph: Graph) -> Derived:
 
 def spec_key(graph: Graph) -> str | None:
     """What the specs depend on; None where code of the user takes part, which may change at any time."""
-    names = [graph.env.use]
-    for entry in graph.policies.values():
-        names += [entry.policy.use, *([entry.algorithm.use] if entry.algorithm else [])]
-    if graph.plugins or any(":" in name for name in names) or any(":" in node.worker for node in graph.nodes):
+    if graph.plugins or any(":" in name for _, name in _names(graph)) or held_here(graph):
         return None
     facts = [dump(graph.env), dump(graph.policies), dump(graph.agents), _versions(), _newest_source()]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
+
+
+def held_here(graph: Graph) -> list[Any]:
+    """The classes that this process registered itself and that the graph names."""
+    return [held for kind, name in _names(graph) if (held := REGISTRIES[kind].held(name)) is not None]
+
+
+def _names(graph: Graph) -> list[tuple[str, str]]:
+    """Everything that is imported for this graph, as kind and name."""
+    names = [("env", graph.env.use), *(("worker", node.worker) for node in graph.nodes)]
+    for entry in graph.policies.values():
+        names += [("policy", entry.policy.use), *([("algorithm", entry.algorithm.use)] if entry.algorithm else [])]
+    return names
 
 
 def _versions() -> list[str]:

@@ -23,7 +23,8 @@ Kind: TypeAlias = Literal["sample", "infer", "param"]
 Side: TypeAlias = Literal["producer", "consumer", "client", "server", "publisher", "subscriber"]
 Route: TypeAlias = Literal["fair", "pair", "broadcast", "null"]
 """Sample streams: `fair` many to many, a slab goes to the consumer whose grant it carries, demand is spread round robin;
-`pair` producer i to consumer i mod n; `broadcast` every consumer gets each slab; `null` nobody does, grants are free."""
+`pair` producer i to consumer i mod n; `broadcast` every consumer gets each slab; `null` (`nobody` in files) nobody does, and
+grants are free."""
 
 _UPDATE_BITS = 40
 
@@ -47,7 +48,8 @@ class StreamSpec:
 
     name: str
     kind: Kind
-    via: Literal["inproc", "shm", "zmq"]
+    via: str
+    """A registered transport: inproc, shm, zmq."""
     record: TreeSpec
     """sample: one slab. infer: one unit (one env's rows) of a question. param: the parameters."""
     answer: TreeSpec = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from srl.core.errors import WiringError
 from srl.core.tree import Tree
 from srl.streams.codec import ALIGN, Arena, Layout
-from srl.streams.links import Peers, Transport, Wire
+from srl.streams.links import Peers, Place, Transport, Wire
 
 _OPEN: WeakValueDictionary[int, Peers[Any]] = WeakValueDictionary()
 
@@ -24,6 +24,10 @@ class InprocTransport(Transport):
     def __init__(self) -> None:
         self.memory: Any = None
         self._source = 0
+
+    @classmethod
+    def beside(cls, bell: Any, place: Place) -> Self:
+        return cls()
 
     def open(self, end: Peers[Any], arena: Arena) -> Any:
         self._source = end.source

@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from srl.core.errors import SpecMismatch
 from srl.core.tree import Tree
@@ -46,11 +47,30 @@ class Wire(ABC):
         """Let go of the peer. Idempotent."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the ends of this process live."""
+
+    bind: str = "tcp://127.0.0.1"
+    """zmq: where sockets bind, without the port; `ipc://` and a folder for local sockets."""
+    host: str = ""
+    """zmq: what peers call this host; empty: the address of `bind`."""
+    curve: tuple[bytes, bytes] | None = None
+    """zmq: public and secret key of this process; None: in the clear."""
+    files: Path | None = None
+    """shm: a folder for files and fifos where /proc is not shared among the processes (containers, macOS)."""
+
+
 class Transport(ABC):
-    """How one end reaches its peers: made by its end, owned by it."""
+    """How one end reaches its peers: owned by its end."""
 
     by: Literal["reference", "memory", "bytes"]
     """How a record travels: by reference, by the producer's shared memory, or as the bytes of a message."""
+
+    @classmethod
+    @abstractmethod
+    def beside(cls, bell: Any, place: Place) -> Self:
+        """One for an end of a process with this bell, at this place."""
 
     @abstractmethod
     def open(self, end: Peers[Any], arena: Arena) -> Any:

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-
 from srl.core.errors import WiringError
+from srl.core.registry import REGISTRIES
 from srl.streams.base import Bell, End, Side, StreamSpec
 from srl.streams.bell import ProcessBell
-from srl.streams.inproc import InprocTransport
 from srl.streams.leases import Consumer
-from srl.streams.links import Transport
+from srl.streams.links import Place
 from srl.streams.questions import Client, Server
 from srl.streams.slots import Producer
 from srl.streams.versions import Publisher, Subscriber
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the ends of this process live."""
-
-    bind: str = "tcp://127.0.0.1"
-    """zmq: where sockets bind, without the port; `ipc://` and a folder for local sockets."""
-    host: str = ""
-    """zmq: what peers call this host; empty: the address of `bind`."""
-    curve: tuple[bytes, bytes] | None = None
-    """zmq: public and secret key of this process; None: in the clear."""
-    files: Path | None = None
-    """shm: a folder for files and fifos where /proc is not shared among the processes (containers, macOS)."""
-
+__all__ = ["KINDS", "Place", "open_bell", "open_end"]
 
 KINDS: dict[Side, str] = {
     "producer": "sample",
@@ -64,7 +47,7 @@ def open_end(
     if min(slots, groups, units) < 1:
         raise WiringError(f"{name}: slots, groups and units must be at least 1", ("found", f"{slots}, {groups}, {units}"))
     assert isinstance(bell, ProcessBell)
-    transport = _TRANSPORTS[spec.via](bell, place or Place())
+    transport = REGISTRIES["transport"].resolve(spec.via).beside(bell, place or Place())
     if side == "producer":
         return Producer(spec, name, transport, slots, incarnation, bell)
     if side == "consumer":
@@ -76,22 +59,3 @@ def open_end(
     if side == "publisher":
         return Publisher(spec, name, transport, incarnation)
     return Subscriber(spec, name, transport, incarnation)
-
-
-def _inproc(bell: ProcessBell, place: Place) -> Transport:
-    return InprocTransport()
-
-
-def _shm(bell: ProcessBell, place: Place) -> Transport:
-    from srl.streams.shm import ShmTransport
-
-    return ShmTransport(bell, place.files)
-
-
-def _zmq(bell: ProcessBell, place: Place) -> Transport:
-    from srl.streams.zmq import ZmqTransport
-
-    return ZmqTransport(bell, place.bind, place.host, place.curve)
-
-
-_TRANSPORTS: dict[str, Callable[[ProcessBell, Place], Transport]] = {"inproc": _inproc, "shm": _shm, "zmq": _zmq}

@@ -7,13 +7,13 @@ import stat
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from srl.core.errors import WireError
 from srl.core.tree import Tree
 from srl.streams.bell import MESSAGE, ProcessBell
 from srl.streams.codec import Arena, Layout
-from srl.streams.links import NEW, Peers, Transport, Wire
+from srl.streams.links import NEW, Peers, Place, Transport, Wire
 from srl.streams.segment import Segment, sweep
 
 _pack = MESSAGE.pack
@@ -23,6 +23,10 @@ class ShmTransport(Transport):
     """An end's memory, and its place on the bell of its process."""
 
     by: Literal["memory"] = "memory"
+
+    @classmethod
+    def beside(cls, bell: ProcessBell, place: Place) -> Self:
+        return cls(bell, place.files)
 
     def __init__(self, bell: ProcessBell, folder: Path | None) -> None:
         self._bell = bell

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
@@ -17,7 +17,7 @@ from srl.streams.bell import ProcessBell
 from srl.streams.codec import Arena, Layout, Packer
 from srl.streams.curve import Gate, gate_of
 from srl.streams.inproc import zeroed
-from srl.streams.links import Peers, Transport, Wire
+from srl.streams.links import Peers, Place, Transport, Wire
 from srl.streams.sequence import HEADER, Head, Sequence
 
 _HUBS = ("consumer", "server", "publisher")
@@ -50,6 +50,10 @@ class ZmqTransport(Transport):
     """An end's sockets."""
 
     by: Literal["bytes"] = "bytes"
+
+    @classmethod
+    def beside(cls, bell: ProcessBell, place: Place) -> Self:
+        return cls(bell, place.bind, place.host, place.curve)
 
     def __init__(self, bell: ProcessBell, bind: str, host: str, curve: tuple[bytes, bytes] | None) -> None:
         self._bell = bell

@@ -98,3 +98,35 @@ def test_values_out_of_range_are_refused(tmp_path, text):
 def test_the_experiments_here_are_readable(name):
     composed = compose(name)
     assert read_experiment(composed.data, composed.provenance).expect
+
+
+def test_settings_without_a_use_are_those_of_the_default_policy(tmp_path):
+    experiment = read(tmp_path, "env: Pendulum-v1\nalgorithm: ppo\n", "policy.normalize_obs=true")
+    assert experiment.policy == Part("actor_critic", {"normalize_obs": True})
+    text = "env: fake\npolicies:\n  main: {policy: {hidden: [8]}, algorithm: ppo}\n"
+    assert read(tmp_path, text).policies["main"].policy == Part("actor_critic", {"hidden": [8]})
+
+
+def test_settings_on_the_command_line_go_to_the_policy_of_the_file(tmp_path):
+    text = FILE.replace("actor_critic", "recurrent")
+    assert read(tmp_path, text, "policy.normalize_obs=true").policy.use == "recurrent"
+
+
+@pytest.mark.parametrize("streams", ["", "streams: {params.main: {compress: lz4}}\n"])
+def test_a_stream_with_a_dot_in_its_name_is_set_without_quotes(tmp_path, streams):
+    text = "env: CartPole-v1\nalgorithm: ppo\n" + streams
+    found = read(tmp_path, text, "streams.params.main.via=zmq", "streams.sample.via=zmq").streams
+    assert list(found) == ["params.main", "sample"] and found["params.main"].via == "zmq"
+    assert found["params.main"].compress == ("lz4" if streams else None)
+
+
+def test_a_misspelt_setting_of_a_dotted_stream_has_its_place(tmp_path):
+    with pytest.raises(UnknownKey) as caught:
+        read(tmp_path, FILE, "streams.params.main.vai=zmq")
+    assert "has no setting 'vai'\n  from: command line\n  did you mean: via" in str(caught.value)
+
+
+def test_the_weights_to_start_from_belong_to_one_policy(tmp_path):
+    assert read(tmp_path, FILE, "load=runs/x").entries()["main"].load == "runs/x"
+    with pytest.raises(BadFile, match="both `load` and `policies`"):
+        read(tmp_path, "env: fake\nload: runs/x\npolicies: {main: {policy: actor_critic, algorithm: ppo}}\n")

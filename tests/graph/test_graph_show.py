@@ -1,6 +1,9 @@
 """Graphs for people."""
 
+import pytest
+
 from srl.config.experiment import read_experiment
+from srl.graph.build import graph_from_yaml, graph_to_yaml
 from srl.graph.layouts import plan
 from srl.graph.machine import Machine
 from srl.graph.show import as_mermaid, as_text, plan_lines
@@ -44,3 +47,17 @@ def test_mermaid_draws_a_box_for_each_process_and_an_arrow_for_each_stream():
         "  actor -->|samples.main| trainer",
         "  trainer -.->|params.main| policy",
     ]
+
+
+def test_one_of_a_thing_is_no_plural():
+    data = DATA | {"sampling": {"envs": 2, "steps": 1, "workers": 2}, "algorithm": {"use": "ppo", "epochs": 1, "minibatch": 64}}
+    texts = dict(plan_lines(plan(read_experiment(data), machine=MACHINE).graph, MACHINE))
+    assert texts["batch"] == "1 batch = 2 envs x 1 step = 2 steps = 1 minibatch x 1 epoch"
+    assert "actor x 2: 1 group of 1 env, 1 step a slab" in texts["workers"]
+
+
+@pytest.mark.parametrize("route", ["nobody", "null"])
+def test_a_route_that_is_not_fair_is_shown(route):
+    done = plan(read_experiment(DATA | {"streams": {"sample": {"route": route}}}), machine=MACHINE)
+    assert "actor x 2 --> trainer  route nobody\n" in as_text(done.graph)
+    assert done.graph.stream("samples.main") == graph_from_yaml(graph_to_yaml(done.graph)).stream("samples.main")

@@ -1,0 +1,70 @@
+"""What every process and every folder understands: files by absolute path, classes given from Python by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from srl.core.errors import NotImportable
+from srl.core.registry import REGISTRIES, dotted_path
+
+_FILE = re.compile(r"(?P<file>.+\.py)(?P<rest>:[A-Za-z_][\w.]*)")
+_FAMILIES = {"policies": "policy", "algorithms": "algorithm", "envs": "env"}
+
+
+def by_name(settings: Any, kind: str = "env") -> Any:
+    """Settings of a Python call, with a path in place of every class and function.
+
+    What no other process can import (a notebook's) is registered here under its own name: an inline run finds it.
+    """
+    if isinstance(settings, Mapping):
+        return {key: by_name(one, _kind(key, kind)) for key, one in settings.items()}
+    if isinstance(settings, list | tuple):
+        return [by_name(one, kind) for one in settings]
+    if not isinstance(settings, type) and not (callable(settings) and hasattr(settings, "__qualname__")):
+        return settings
+    try:
+        return dotted_path(settings)
+    except NotImportable:
+        name = str(settings.__qualname__)
+        REGISTRIES[kind].add(name, settings, place=f"{settings.__module__}")
+        return name
+
+
+def absolute(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with every file and run that is there by its absolute path, so that it means the same everywhere."""
+    plain: dict[str, Any] = {key: _absolute(value) for key, value in config.items()}
+    if isinstance(plugins := plain.get("plugins"), list | tuple):
+        plain["plugins"] = [_found(one) if str(one).endswith(".py") else one for one in plugins]
+    if "load" in plain:
+        plain["load"] = _found(plain["load"])
+    if isinstance(policies := plain.get("policies"), Mapping):
+        plain["policies"] = {
+            name: {**part, "load": _found(part["load"])} if isinstance(part, Mapping) and "load" in part else part
+            for name, part in policies.items()
+        }
+    return plain
+
+
+def _kind(key: Any, above: str) -> str:
+    return str(key) if key in REGISTRIES else _FAMILIES.get(str(key), above)
+
+
+def _absolute(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _absolute(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_absolute(one) for one in value]
+    if isinstance(value, str) and (match := _FILE.fullmatch(value)):
+        return f"{_found(match['file'])}{match['rest']}"
+    return value
+
+
+def _found(path: Any) -> Any:
+    """The absolute path of what is there; anything else stays as it is written, for the error that follows."""
+    if not isinstance(path, str):
+        return path
+    full = Path(path).expanduser()
+    return str(full.resolve()) if full.exists() else path
