@@ -393,6 +393,7 @@ class Controller:
     def _drain(self) -> None:
         """Let everybody come to rest, if it is that kind of end."""
         assert self._ending is not None
+        self.watch.resting = True
         self.record.event("draining" if self._ending.drain else "stopping", why=self._ending.kind)
         if not self._ending.drain:
             return

@@ -89,7 +89,7 @@ class Record:
         verdict = replace(
             verdict,
             run=str(self._folder.path) if self._folder is not None else "",
-            checkpoint=last.name if last is not None else "",
+            checkpoint=last,
             summary=() if verdict.kind == "user error" else (*verdict.summary, *self._summary()),
         )
         self._state = verdict.kind
@@ -113,8 +113,9 @@ class Record:
     def _summary(self) -> list[tuple[str, str]]:
         watch = self._watch
         facts = [("env steps", f"{watch.env_steps:,}"), ("updates", f"{int(watch.total('updates')):,}")]
-        if (mean := watch.episode_return) is not None:
-            facts.append(("return", f"{mean:.2f} (last 100 episodes)"))
+        if returns := watch.episode_returns:
+            text = ", ".join(f"{team} {mean:.2f}".strip() for team, mean in returns.items())
+            facts.append(("return", f"{text} (last 100 episodes)"))
         ledgers = watch.ledgers()
         return facts + ([("ledger", table(ledgers))] if ledgers else [])
 
@@ -133,9 +134,10 @@ class Record:
         }
         self._folder.write_status({**before, **own, **more})
 
-    def _last_checkpoint(self) -> Path | None:
+    def _last_checkpoint(self) -> str:
+        """The newest whole one that a resume goes on from, below `checkpoints`: `step_000100000`, `hider/step_000100000`."""
         if self._folder is None:
-            return None
+            return ""
         places = checkpoint_folders(self._folder.path, self._graph)
         found = [path for place in places if (path := checkpoint.latest(place)) is not None]
-        return max(found, key=checkpoint.step_of, default=None)
+        return str(max(found, key=checkpoint.step_of).relative_to(self._folder.checkpoints)) if found else ""

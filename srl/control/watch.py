@@ -7,11 +7,12 @@ import re
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from srl.control.lifecycle import BoundEnd
 from srl.control.messages import report_from_data
+from srl.control.staleness import Staleness
 from srl.graph.spec import Graph, Node
 from srl.observe.advisor import advise
 from srl.observe.ledger import Ledger, Side
@@ -25,6 +26,7 @@ _LEVELS = {
     "updates": min,
     "trained_steps": min,
     "progress": min,
+    "staleness_min": min,
     "staleness_max": max,
     "version": max,
     "eval/env_steps": max,
@@ -90,6 +92,8 @@ class Watch:
         self.means: dict[str, tuple[float, float]] = {}
         """Since the last `row`."""
         self.restarts: Counter[str] = Counter()
+        self.resting = False
+        """The run comes to its end: what limits it is judged no more."""
         self._cores = cores or len(os.sched_getaffinity(0))
         self._start = time.monotonic()
         self._workers: dict[str, _Seen] = {}
@@ -98,6 +102,8 @@ class Watch:
         self._lengths: deque[tuple[float, float]] = deque()
         self._rates: dict[str, Rate] = {}
         self._gone: dict[str, list[_Gone]] = {}
+        self._staleness = Staleness()
+        self._advice = ""
         self._trains = False
         self._sides: dict[str, tuple[Side, int]] = {}
 
@@ -185,10 +191,14 @@ class Watch:
     @property
     def episode_return(self) -> float | None:
         """Mean over the last 100 episodes (of the first team); None before as many have ended."""
-        for chunks in self._returns.values():
-            number = sum(n for _, n in chunks)
-            return sum(value for value, _ in chunks) / number if number >= EPISODES else None
-        return None
+        first = next(iter(self._returns), None)
+        return None if first is None else self.episode_returns.get(_team(first))
+
+    @property
+    def episode_returns(self) -> dict[str, float]:
+        """The same by team; the team of a single agent is ``""``."""
+        enough = {name: c for name, c in self._returns.items() if sum(number for _, number in c) >= EPISODES}
+        return {_team(name): mean for name, chunks in enough.items() if (mean := _mean(chunks)) is not None}
 
     def finished(self, publishers: set[str]) -> bool:
         """All trainers have reached their end; without any, the first worker that has."""
@@ -204,6 +214,7 @@ class Watch:
         values = {f"total/{name}": self.total(name) for name in self._names() if not name.startswith("time/")}
         values |= {name: value / number for name, (value, number) in self.means.items() if number}
         values |= {name: mean for name, chunks in self._returns.items() if (mean := _mean(chunks)) is not None}
+        values |= self._staleness.row()
         self.means = {}
         report = self.report()
         values |= {"rate/env": report.env_rate, "rate/train": report.train_rate}
@@ -228,16 +239,16 @@ class Watch:
             env_rate=self._rate("env", self.total("env_steps"), now),
             agent_rate=self._rate("trained", self.total("trained_steps"), now),
             train_rate=self._rate("trained", self.total("trained_steps"), now),
-            returns={
-                name.removeprefix(_RETURN).strip("/"): m for name, c in self._returns.items() if (m := _mean(c)) is not None
-            },
+            returns={_team(name): mean for name, c in self._returns.items() if (mean := _mean(c)) is not None},
             episodes=int(self.total("episodes")),
             episode_length=_mean(self._lengths),
             cores=self._cores,
             workers=tuple(self._worker_row(node) for node in self.graph.nodes),
             streams=tuple(self._stream_row(stream.name, now) for stream in self.graph.streams),
         )
-        return _with_advice(report)
+        if not self.resting:
+            self._advice = advise(report)
+        return replace(report, advice=self._advice)
 
     def ledgers(self) -> list[Ledger]:
         """What became of everything that was put into each stream."""
@@ -251,6 +262,10 @@ class Watch:
         if report.waits:
             seen.waited[_brief(report.waits)] += 1
         seen.report = report
+        for port in report.counts:
+            stream = self._node(name).ports[port]
+            if self._sides.get(f"{stream}:{name}", ("",))[0] == "consumer":
+                self._staleness.take(stream, report.reading)
         for key, (value, number) in report.reading.means.items():
             total, count = self.means.get(key, (0.0, 0.0))
             self.means[key] = (total + value, count + number)
@@ -294,9 +309,6 @@ class Watch:
             c for worker, seen in self._workers.items() for port, c in seen.report.counts.items() if self._on(worker, port, name)
         ]
         put = sum(c.put for c in counts)
-        staleness = self.means.get("staleness")
-        told = stream.kind == "sample" and staleness is not None and staleness[1] > 0
-        mean = staleness[0] / staleness[1] if told and staleness else 0.0
         ledger = self._ledger(name)
         return StreamRow(
             name=name,
@@ -305,7 +317,7 @@ class Watch:
             bytes=self._rate(f"{name}/bytes", sum(c.bytes for c in counts if c.put), now),
             queue=ledger.in_flight if stream.kind == "sample" else 0,
             slots=ledger.slots,
-            staleness=(self.total("staleness_min"), mean, self.total("staleness_max")) if told else None,
+            staleness=self._staleness.of(name),
             drops=dict(ledger.dropped),
             put=ledger.put if stream.kind == "sample" else put,
         )
@@ -343,6 +355,11 @@ def _brief(waits: str) -> str:
     return found[1] if found else waits[:40]
 
 
+def _team(name: str) -> str:
+    """`episode/return/hider` is the hider's."""
+    return name.removeprefix(_RETURN).strip("/")
+
+
 def _plain(counts: Counts) -> dict[str, Any]:
     return {"put": counts.put, "taken": counts.taken, "released": counts.released, "dropped": counts.dropped}
 
@@ -361,9 +378,3 @@ def _mean(chunks: Iterable[tuple[float, float]]) -> float | None:
     pairs = list(chunks)
     number = sum(n for _, n in pairs)
     return sum(value for value, _ in pairs) / number if number else None
-
-
-def _with_advice(report: Report) -> Report:
-    from dataclasses import replace
-
-    return replace(report, advice=advise(report))

@@ -15,6 +15,9 @@ FULL = 0.95
 LOSSY = 0.05
 """Part of the records of a stream whose loss is worth a word."""
 
+_MEANT = ("stop", "barrier")
+"""What is dropped for these reasons is no loss."""
+
 _NOUNS = {"actor": "actors are", "policy": "inference is", "trainer": "the trainer is", "buffer": "the buffer is"}
 
 _HINTS = {
@@ -31,7 +34,7 @@ def advise(report: Report) -> str:
     if not rows or not any(row.busy or row.waits for row in rows):
         return ""
     limits = [row for row in rows if row.busy >= BUSY]
-    free = report.cores - sum(row.cpu for row in report.workers)
+    free = report.cores - sum(_cores(row) for row in report.workers)
     if limits:
         text = _limit(max(limits, key=lambda row: row.busy), free, report.cores)
     elif free <= (1 - FULL) * report.cores:
@@ -75,7 +78,7 @@ def _waiting(rows: list[WorkerRow], free: float) -> str:
 
 def _losses(report: Report) -> str:
     for stream in report.streams:
-        lost = {reason: number for reason, number in stream.drops.items() if number}
+        lost = {reason: number for reason, number in stream.drops.items() if number and reason not in _MEANT}
         if stream.put and sum(lost.values()) >= LOSSY * stream.put:
             reason, number = _largest(lost)
             return f"; {stream.name} lost {100 * sum(lost.values()) / stream.put:.0f} % of its records ({reason} {number:,})"
@@ -84,6 +87,11 @@ def _losses(report: Report) -> str:
 
 def _largest(parts: Mapping[str, float]) -> tuple[str, float]:
     return max(parts.items(), key=lambda item: item[1])
+
+
+def _cores(row: WorkerRow) -> float:
+    """Cores in use; who works and has not been measured yet (0) uses as many as it works."""
+    return row.cpu or row.busy * row.count
 
 
 def _role(row: WorkerRow) -> str:

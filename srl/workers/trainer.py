@@ -162,7 +162,9 @@ class TrainerWorker(Worker):
         self.reading.totals.update(updates=self.updates, trained_steps=self.env_steps, progress=self.progress)
         self.reading.count("time/train", time.perf_counter() - before)
         self.reading.add("staleness", float(lag.sum()), len(lag))
-        self.reading.totals["staleness_max"] = max(self.reading.totals.get("staleness_max", 0.0), float(lag.max()))
+        totals = self.reading.totals
+        totals["staleness_min"] = min(totals.get("staleness_min", float(lag.min())), float(lag.min()))
+        totals["staleness_max"] = max(totals.get("staleness_max", 0.0), float(lag.max()))
         self._checkpoint_if_due()
 
     def _publish(self) -> None:

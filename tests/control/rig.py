@@ -173,7 +173,7 @@ def graph(*, counters: int = 1, via: str = "shm", inside: bool = False, count: A
     return Graph(
         name="rig",
         env=Component(use="none"),
-        policies={},
+        policies=more.pop("policies", {}),
         agents={},
         nodes=(
             Node(

@@ -46,6 +46,10 @@ CASES = [
         "the cores are the limit: 2.0 of 2 in use (actors 1.2 and trainer 0.8)",
     ),
     (
+        report(actors(0.8, 0.0), trainer(0.92, 0.0)),
+        "the trainer is the limit: busy 92 %; no core is free: try fewer epochs or larger minibatches",
+    ),
+    (
         report(actors(0.5, 0.5, waits={"answer": 0.4, "grant": 0.1}), trainer(0.5, 0.5, waits={"slab": 0.5})),
         "nobody is busy all the time, they wait for each other: actors waits for answer 40 %; trainer waits for slab 50 %; "
         "more groups per actor or a higher staleness.max would overlap them",
@@ -58,6 +62,11 @@ CASES = [
 @pytest.mark.parametrize(("given", "text"), CASES)
 def test_the_advice_names_the_limit(given: Report, text: str) -> None:
     assert advise(given) == text
+
+
+def test_what_is_dropped_on_purpose_is_no_loss() -> None:
+    ended = StreamRow(name="samples", put=100, drops={"stop": 20, "barrier": 20, "stale": 1})
+    assert "lost" not in advise(report(actors(0.99, 1.98), streams=(ended,)))
 
 
 def test_a_stream_that_loses_much_is_named() -> None:

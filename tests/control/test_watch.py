@@ -1,0 +1,97 @@
+"""What the controller adds up: staleness by stream, returns by team, advice that ends with the work."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig import graph, with_node
+
+from srl.control.lifecycle import BoundEnd
+from srl.control.record import Record
+from srl.control.watch import Watch
+from srl.graph.spec import Component, PolicyEntry
+from srl.observe.verdict import Verdict
+from srl.store import checkpoint
+from srl.store.run_folder import RunFolder
+
+
+def watch() -> Watch:
+    done = Watch(with_node(graph(), "adder", worker="trainer"), cores=2)
+    for worker, port, side in (("counter/0", "out", "producer"), ("adder/0", "in", "consumer")):
+        done.bound(BoundEnd(worker, worker, port, "numbers", side, {}, 4, 0))
+    return done
+
+
+def entry(worker: str, port: str, *, totals: Any = None, means: Any = None, at: float = 1.0, cpu: float = 0.5) -> Any:
+    report = {
+        "totals": totals or {},
+        "means": means or {},
+        "busy": 0.92 * at,
+        "waits": "",
+        "finished": False,
+        "counts": {port: [1, 1, 1, 8, {}]},
+    }
+    return {"time": at, "cpu": cpu, "rss": 1, "workers": {worker: report}}
+
+
+def lag(low: float, high: float, total: float, number: float) -> Any:
+    return {"totals": {"staleness_min": low, "staleness_max": high}, "means": {"staleness": [total, number]}}
+
+
+def test_staleness_is_of_the_whole_run_but_its_mean_of_the_row() -> None:
+    seen = watch()
+    assert seen.report().streams[0].staleness is None
+    seen.take("adder/0", entry("adder/0", "in", **lag(1, 3, 8, 4)))
+    assert seen.report().streams[0].staleness == (1, 2, 3)
+    row = seen.row()
+    assert [row[f"stream/numbers/staleness_{name}"] for name in ("min", "mean", "max")] == [1, 2, 3]
+    seen.take("adder/0", entry("adder/0", "in", **lag(0, 2, 2, 2)))  # a new incarnation
+    row = seen.row()
+    assert [row[f"stream/numbers/staleness_{name}"] for name in ("min", "mean", "max")] == [0, 1, 3]
+    assert seen.report().streams[0].staleness == (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [(["episode/return"], "7.00"), (["episode/return/hider", "episode/return/seeker"], "hider 7.00, seeker 8.00")],
+)
+def test_the_last_line_names_the_return_of_every_team(names: list[str], text: str) -> None:
+    seen = watch()
+    means = {name: [100.0 * (7 + place), 100.0] for place, name in enumerate(names)}
+    seen.take("counter/0", entry("counter/0", "out", means=means))
+    verdict = Record(graph(), seen, None, None, None).finish(Verdict(kind="done"))
+    assert ("return", f"{text} (last 100 episodes)") in verdict.summary
+    assert seen.episode_return is not None and math.isclose(seen.episode_return, 7.0)
+
+
+def test_advice_stays_as_it_was_when_the_run_comes_to_rest() -> None:
+    seen = watch()
+    for at in (1.0, 2.0):
+        seen.take("adder/0", entry("adder/0", "in", at=at, cpu=0.95 * at))
+    advice = seen.report().advice
+    assert advice.startswith("the trainer is the limit: CPU-bound 92 %")
+    seen.resting = True
+    for at in (3.0, 30.0):
+        seen.take("adder/0", entry("adder/0", "in", at=at, cpu=1.9))
+    seen.forget("adder/0", ["adder/0"], [], {})
+    assert seen.report().advice == advice
+
+
+def test_the_verdict_names_the_newest_whole_step_not_the_best_or_the_first(tmp_path: Path) -> None:
+    learning = PolicyEntry(policy=Component(use="p"), algorithm=Component(use="a"))
+    arrays: Any = {"policy": {"w": [0.0]}}
+    for names, expected in ((["main"], "step_000000200"), (["hider", "seeker"], "seeker/step_000000200")):
+        folder = RunFolder.create(tmp_path, "rig", 1)
+        work = graph(policies=dict.fromkeys(names, learning))
+        record = Record(work, Watch(work), folder, None, None)
+        places = [folder.checkpoints / name if len(names) > 1 else folder.checkpoints for name in names]
+        for step, place in zip((100, 200), [places[0], places[-1]], strict=True):
+            checkpoint.write(place / "initial", 0, arrays, {})
+            checkpoint.write(place, step, arrays, {})
+            checkpoint.write_best(place, 900, arrays, 1.0)
+        verdict = record.finish(Verdict(kind="done"))
+        assert verdict.checkpoint == expected
+        assert (folder.checkpoints / verdict.checkpoint).is_dir()
