@@ -18,8 +18,8 @@ from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, leaves, map_tree
 from srl.graph.build import graph_from_yaml
 from srl.graph.derive import Derived, PolicyInfo, derive
-from srl.graph.policies import acting_policy
 from srl.graph.spec import Graph
+from srl.graph.weights import ready_policy
 from srl.store import checkpoint
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
@@ -51,9 +51,10 @@ class LoadedRun:
         if name not in self.derived.policies:
             raise UserError(f"the run has no policy '{name}'", ("policies", ", ".join(self.derived.policies)))
         info = self.derived.policies[name]
-        acting = acting_policy(info)
+        acting = ready_policy(self.graph, info)
         path = None
-        if info.params != {}:
+        entry = self.graph.policies[name]
+        if info.params != {} and (entry.algorithm is not None or entry.source is not None):
             path = self.checkpoint(which, name)
             saved = checkpoint.read(path)
             acting.load(saved.tree("policy"), saved.step)
@@ -71,8 +72,7 @@ class LoadedRun:
         else:
             path = place / str(which) if (place / str(which)).is_dir() else None
         if path is None:
-            known = ["best", "latest", *(one.name for one in checkpoint.checkpoints(place))]
-            raise UserError(f"{self.folder} has no checkpoint '{which}'", ("known", ", ".join(known)))
+            raise self._no_checkpoint(str(which), place)
         return path
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -115,6 +115,14 @@ class LoadedRun:
                 yield picture(rollout)
         finally:
             rollout.close()
+
+    def _no_checkpoint(self, which: str, place: Path) -> UserError:
+        whole = [one.name for one in checkpoint.checkpoints(place)]
+        if not whole and checkpoint.best(place) is None:
+            hint = "let the run go on until it has saved: every `checkpoint.every` updates, and when it ends or Ctrl-C stops it"
+            return UserError(f"{self.folder} has no checkpoint yet", ("try", hint))
+        known = ["best", *(["latest"] if whole else []), *whole]
+        return UserError(f"{self.folder} has no checkpoint '{which}'", ("known", ", ".join(known)))
 
     def _only(self) -> str:
         learning = [name for name, entry in self.graph.policies.items() if entry.algorithm is not None]

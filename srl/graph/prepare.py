@@ -21,6 +21,7 @@ from srl.graph.machine import Machine
 from srl.graph.show import plan_lines
 from srl.graph.spec import Graph
 from srl.graph.specs import derived_specs, held_here
+from srl.graph.weights import check_weights
 
 _AUTO = {
     ("layout",),
@@ -101,6 +102,7 @@ def prepare(
         derived = derived_specs(graph)
     except UserError as error:
         raise placed(error, composed.provenance) from None
+    check_weights(graph, derived, resumed=resume is not None)
     return replace(prepared, derived=derived, shared=check_memory(graph, derived, machine))
 
 

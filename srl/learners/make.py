@@ -9,6 +9,7 @@ from srl.core.errors import WiringError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import word
+from srl.graph.weights import starting_weights
 from srl.learners.single import SingleLearner
 from srl.workers.base import Context
 
@@ -34,4 +35,5 @@ def make_learner(context: Context, args: Any) -> SingleLearner:
         device=args.device,
         shape=shape,
         threads=args.threads,
+        weights=starting_weights(graph, args.policy, own=(context.folder, context.resume)),
     )

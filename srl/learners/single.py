@@ -39,6 +39,7 @@ class SingleLearner:
         shape: SlabShape,
         device: str = "cpu",
         threads: int = 1,
+        weights: Mapping[str, Array] | None = None,
     ) -> None:
         if threads != torch.get_num_threads():
             torch.set_num_threads(threads)
@@ -47,6 +48,8 @@ class SingleLearner:
         self.seed = seed
         torch.manual_seed(int(generator(seed, "init").integers(2**63)))
         self.policy = policy(policy_config, spec).to(self.device)
+        if weights is not None:
+            self.policy.load(dict(weights), 0)  # before the algorithm copies it, as a target or a teacher
         self.algorithm = algorithm(config=config, policy=self.policy, spec=spec, clock=self.clock, driver=self)
         self.algorithm.setup()
         needs = algorithm.needs(config, spec)

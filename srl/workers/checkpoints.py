@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from srl.graph.spec import Graph
+from srl.graph.weights import checkpoint_folder
 from srl.store import checkpoint
 from srl.workers.base import Context
 
-
-def checkpoint_folder(run: Path, graph: Graph, policy: str) -> Path:
-    """`checkpoints`, or `checkpoints/<policy>` where several policies learn."""
-    learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
-    folder = run / "checkpoints"
-    return folder / policy if len(learning) > 1 else folder
+__all__ = ["Checkpoints", "checkpoint_folder", "initial_folder"]
 
 
 def initial_folder(run: Path, graph: Graph, policy: str) -> Path:
@@ -31,14 +27,17 @@ class Checkpoints:
         self._written = -1
 
     def start(self) -> checkpoint.Checkpoint | None:
-        """What to go on from: this run's own latest after a restart, else the run that is resumed, else what `load` names."""
+        """What to go on from: this run's own latest after a restart, else the run that is resumed."""
         graph = self._context.graph
         for run in (self._context.folder, self._context.resume):
             if run is None:
                 continue
             path = checkpoint.latest(checkpoint_folder(run, graph, self._policy))
             if path is not None:
-                return checkpoint.read(path)
+                saved = checkpoint.read(path)
+                if run == self._context.folder and "updates" in saved.state:
+                    self._written = int(saved.state["updates"])
+                return saved
         return None
 
     def write_initial(self, params: Mapping[str, Any]) -> None:

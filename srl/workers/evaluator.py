@@ -11,7 +11,7 @@ import numpy as np
 from srl.api.policy import Policy
 from srl.core.load import option
 from srl.core.tree import Array, Tree, map_tree
-from srl.graph.policies import acting_policy
+from srl.graph.weights import ready_policy
 from srl.observe.video import record
 from srl.store import checkpoint
 from srl.streams.base import End, ParamSubscriber
@@ -55,8 +55,10 @@ class EvaluatorWorker(Worker):
         derived = context.derived
         only = next(iter(derived.players))
         self._params = {port.partition(":")[2] or only: cast(ParamSubscriber, end) for port, end in ends.items()}
-        self._policies = {name: acting_policy(info) for name, info in derived.players.items()}
-        self._initial = {name: acting_policy(info) for name, info in derived.players.items()} if args.cross_play else {}
+        self._policies = {name: ready_policy(context.graph, info) for name, info in derived.players.items()}
+        self._initial = (
+            {name: ready_policy(context.graph, info) for name, info in derived.players.items()} if args.cross_play else {}
+        )
         self._versions = dict.fromkeys(self._params, -1)
         self._weights: dict[str, Any] = {}
         self._knows_initial = False

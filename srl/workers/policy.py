@@ -10,7 +10,7 @@ from typing import Any, cast
 from srl.core.load import option
 from srl.core.seeds import generator
 from srl.core.tree import Tree
-from srl.graph.policies import acting_policy
+from srl.graph.weights import ready_policy
 from srl.streams.base import End, InferServer, ParamSubscriber, updates_of
 from srl.workers.answers import answer
 from srl.workers.base import Context, Port, Worker
@@ -44,7 +44,7 @@ class PolicyWorker(Worker):
         self._asks = cast(InferServer, ends["asks"])
         self._params = cast("ParamSubscriber | None", ends.get("params"))
         self._info = context.derived.policies[args.policy]
-        self.policy = acting_policy(self._info)
+        self.policy = ready_policy(context.graph, self._info)
         self.version = -1 if self._params is not None else 0
         self._selector = args.choose
         self._left = self._chosen = 0
