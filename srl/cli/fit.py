@@ -38,5 +38,20 @@ def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str])
         )
 
 
+def nothing_left(run: Path, graph: Graph) -> str:
+    """What a run has done, in words, if its `stop` asks for no more; else empty."""
+    learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
+    paths = [path for name in learning if (path := checkpoint.latest(checkpoint_folder(run, graph, name))) is not None]
+    if not learning or len(paths) < len(learning):
+        return ""
+    states = [checkpoint.read(path).state for path in paths]
+    done = {name: min(int(state.get(name, 0)) for state in states) for name in ("env_steps", "updates")}
+    wanted = {"env_steps": graph.stop.env_steps, "updates": graph.stop.updates}
+    asked = [f"stop.{name}={most}" for name, most in wanted.items() if most is not None and done[name] >= most]
+    if not asked:
+        return ""
+    return f"nothing to do: {run} has {done['env_steps']:,} env steps and {done['updates']:,} updates, and {asked[0]}"
+
+
 def _shape(leaf: Any) -> str:
     return f"{leaf.dtype} {leaf.shape}" if leaf is not None else "absent"

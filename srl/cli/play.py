@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def play(argv: list[str]) -> int:
     parser.add_argument("--fps", type=float, default=30.0)
     parser.add_argument("--sampled", action="store_true", help="drawn actions, as in training")
     given = parser.parse_args(argv)
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no window, nor SDL's complaint that there is none
     from srl.loaded import load_run
     from srl.observe.video import record, write_video
 

@@ -13,6 +13,7 @@ from srl.graph.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from srl.control.controller import Controller
+    from srl.graph.spec import Graph
     from srl.observe.console import Console
     from srl.observe.verdict import Verdict
     from srl.store.run_folder import RunFolder
@@ -30,6 +31,9 @@ def command(experiment: str | None, overrides: Sequence[str], given: argparse.Na
     console.plan(prepared.lines())
     if given.dry_run:
         return 0
+    if text := _nothing_left(prepared, resumed):
+        print(f"{text}\ntry: a larger `stop`, such as stop.env_steps=1_000_000")
+        return 0
     folder = write_down(prepared, overrides, resumed, given.runs)
     try:
         console.message(f"run folder {folder.path}")
@@ -41,16 +45,18 @@ def command(experiment: str | None, overrides: Sequence[str], given: argparse.Na
 class Run:
     """A run that goes on in a thread of this process (its workers in processes of their own, unless mode is inline)."""
 
-    def __init__(self, prepared: Prepared, folder: RunFolder, resumed: RunFolder | None, *, quiet: bool) -> None:
-        self.folder = folder.path
-        self.graph = prepared.graph
-        self.verdict: Verdict | None = None
-        self._controller = _controller(prepared, folder, resumed, _console(quiet))
+    def __init__(self, graph: Graph, folder: Path, controller: Controller | None, verdict: Verdict | None = None) -> None:
+        self.folder = folder
+        self.graph = graph
+        self.verdict = verdict
+        self._controller = controller
         self._problem: BaseException | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> Run:
         """Begin, without waiting."""
+        if self._controller is None:
+            return self
         self._thread = threading.Thread(target=self._run, name="srl-run", daemon=True)
         self._thread.start()
         return self
@@ -72,7 +78,8 @@ class Run:
 
     def stop(self) -> Run:
         """Drain, save and end; a second call ends at once."""
-        self._controller.stop()
+        if self._controller is not None:
+            self._controller.stop()
         return self
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -88,6 +95,8 @@ class Run:
         return load_run(self.folder).policy(which)
 
     def _run(self) -> None:
+        if self._controller is None:
+            return
         try:
             self.verdict = self._controller.run()
         except BaseException as problem:
@@ -114,11 +123,13 @@ def start(
     """Prepare a run and write it down. It begins with `wait`, or with `start`."""
     resumed = _run_folder(resume)
     prepared = _prepared(experiment, overrides, settings, resumed)
+    if resumed is not None and (text := _nothing_left(prepared, resumed)):
+        return Run(prepared.graph, resumed.path, None, _nothing_done(text, resumed))
     folder = write_down(prepared, overrides, resumed, runs)
     if not quiet:
         _console(quiet).plan(prepared.lines())
     try:
-        return Run(prepared, folder, resumed, quiet=quiet)
+        return Run(prepared.graph, folder.path, _controller(prepared, folder, resumed, _console(quiet)))
     except BaseException:
         folder.close()
         raise
@@ -168,6 +179,21 @@ def _controller(prepared: Prepared, folder: RunFolder, resumed: RunFolder | None
         console=console,
         derived=prepared.derived,
     )
+
+
+def _nothing_left(prepared: Prepared, resumed: RunFolder | None) -> str:
+    """Why a resume has nothing to do; empty if it has."""
+    if resumed is None:
+        return ""
+    from srl.cli.fit import nothing_left
+
+    return nothing_left(resumed.path, prepared.graph)
+
+
+def _nothing_done(text: str, resumed: RunFolder) -> Verdict:
+    from srl.observe.verdict import Verdict
+
+    return Verdict(kind="done", headline=text, run=str(resumed.path))
 
 
 def _console(quiet: bool) -> Console:

@@ -1,6 +1,7 @@
 """The commands, end to end on small runs."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -27,7 +28,7 @@ def run(tmp_path_factory):
 def test_a_dry_run_prints_the_plan_and_starts_nothing(tmp_path, monkeypatch, capsys):
     assert main(["experiment=cartpole", "--dry-run", "--runs", str(tmp_path / "none")]) == 0
     text = capsys.readouterr().out
-    assert "1 batch = 64 envs x " in text
+    assert "1 batch = 32 envs x " in text
     assert not (tmp_path / "none").exists()
 
 
@@ -77,6 +78,40 @@ def test_a_resume_goes_on_and_shows_what_changed(run, capsys):
     assert "stop.updates: 2 -> 4 (command line)" in text
     assert "algorithm.lr: {from: " in text
     assert json.loads((run / "status.json").read_text())["env_steps"] > before
+
+
+def test_a_resume_that_has_nothing_to_do_says_so_and_writes_nothing(run, capsys):
+    def files():
+        return {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+
+    before = files()
+    assert main(["--resume", str(run), "stop.updates=1", "--quiet"]) == 0
+    assert f"nothing to do: {run} has " in capsys.readouterr().out
+    done = srl.launch(resume=run, overrides=["stop.updates=1"], quiet=True)
+    assert done.verdict is not None and done.verdict.headline.startswith("nothing to do")
+    assert files() == before
+
+
+def test_a_resume_that_makes_no_update_writes_no_second_checkpoint(run):
+    before = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert main(["--resume", str(run), "stop.updates=100000", "stop.seconds=0", "--quiet"]) == 0
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == before
+
+
+def test_a_run_without_a_checkpoint_says_so(run, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for name in ("graph.yaml", "status.json"):
+        (bare / name).write_bytes((run / name).read_bytes())
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        srl.load_run(bare).policy("best")
+
+
+def test_play_shows_nothing_but_its_own_line(run, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name not in ("XDG_RUNTIME_DIR", "SDL_VIDEODRIVER")}
+    command = [sys.executable, "-m", "srl", "play", str(run), "--record", str(tmp_path / "x.gif")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert (ended.stdout, ended.stderr) == (f"{tmp_path / 'x.gif'}\n", "")
 
 
 @pytest.mark.parametrize(
