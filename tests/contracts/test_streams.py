@@ -15,7 +15,7 @@ import pytest
 
 from srl.core.errors import SpecMismatch, UserError, WiringError
 from srl.core.spec import Leaf
-from srl.streams.base import version
+from srl.streams.base import FOREIGN, version
 from srl.streams.open import open_bell, open_end
 from tests.contracts.rig import VIAS, Rig, answer_to, descriptors, fill, params, read, rows
 
@@ -87,7 +87,8 @@ def test_slabs_arrive_once_whole_and_in_order_under_back_pressure(rig: Rig) -> N
     rig.until(lambda: sum(p.counts.released for p in producers) == 360)
     assert [p.counts.put for p in producers] == [120] * 3
     assert consumer.counts.taken == consumer.counts.released == 360
-    assert consumer.counts.dropped == {}
+    # on a busy machine a handshake may be cut short and made again: nothing that was put is lost by it
+    assert {reason for reason in consumer.counts.dropped if reason not in FOREIGN} == set()
 
 
 def test_many_to_many_loses_and_repeats_nothing(rig: Rig) -> None:

@@ -45,6 +45,7 @@ assert first.std() > 10 and not np.array_equal(first, second)
 env.close()
 """
     environment = {**os.environ, "MUJOCO_GL": backend, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment.pop("PYOPENGL_PLATFORM", None)  # another test in this process may have chosen
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     if any(
         word in done.stderr
