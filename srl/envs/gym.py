@@ -14,6 +14,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from srl.api.env import BatchEnv, Block, EnvSpec, TeamBlock, TeamSpec
 from srl.core.errors import SrlError, UserError
+from srl.core.imports import import_path
 from srl.core.load import load, nearest, option
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
@@ -265,10 +266,11 @@ class GymEnv(BatchEnv):
 
 def _made(config: GymConfig, name: str) -> gymnasium.Env[Any, Any]:
     mode: dict[str, Any] = {"render_mode": "rgb_array"} if config.render else {}
+    make = import_path(config.id, "env") if _is_path(config.id) else config.id
     try:
-        if isinstance(config.id, str):
-            return gymnasium.make(config.id, disable_env_checker=True, **mode, **config.args)
-        env = config.id(**mode, **config.args)
+        if isinstance(make, str):
+            return gymnasium.make(make, disable_env_checker=True, **mode, **config.args)
+        env = make(**mode, **config.args)
     except (gymnasium.error.Error, TypeError) as problem:
         raise UserError(f"cannot make env '{name}'", ("cause", f"{type(problem).__name__}: {problem}")) from problem
     if not isinstance(env, gymnasium.Env):
@@ -276,6 +278,11 @@ def _made(config: GymConfig, name: str) -> gymnasium.Env[Any, Any]:
             f"'{name}' made a {type(env).__name__}", ("expected", "a gymnasium.Env, a PettingZoo ParallelEnv or a BatchEnv")
         )
     return env
+
+
+def _is_path(name: Any) -> bool:
+    """`pkg.mod:Make`, and not gymnasium's own `pkg.mod:Name-v0`."""
+    return isinstance(name, str) and ":" in name and not name.rpartition("-v")[2].isdigit()
 
 
 def _peeled(env: gymnasium.Env[Any, Any]) -> tuple[gymnasium.Env[Any, Any], int]:

@@ -65,6 +65,8 @@ class Named:
         (FakeEnv, FakeEnv),
         ("srl.envs.fake:FakeEnv", FakeEnv),
         (Mine, GymEnv),
+        ({"use": "gym", "id": Mine}, GymEnv),
+        ({"use": "gym", "id": f"{__file__}:Mine"}, GymEnv),
         (make_mine, GymEnv),
         (f"{__file__}:Mine", GymEnv),
         (f"{__file__}:make_mine", GymEnv),
