@@ -17,7 +17,7 @@ def main() -> None:
     given = parser.parse_args()
     first, memory = [], []
     for seed in range(1, given.rounds + 1):
-        rows, began = run_srl("cartpole", seed, "stop.env_steps=60000", "stop.return=null")
+        rows, began = run_srl("cartpole", seed, "stop.env_steps=60000", "stop.return=null", "sampling.workers=1")
         first.append(next(row["time"] for row in rows if row.get("update", 0) >= 1) - began)
         memory.append(max(row.get("rss/actor", 0.0) for row in rows) / 2**20)
     print(f"start to first update   {statistics.median(first):6.1f} s   ({', '.join(f'{one:.1f}' for one in first)})")
