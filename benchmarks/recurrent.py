@@ -84,6 +84,8 @@ def small_policies(width: int, rounds: int) -> None:
     for cell in ("none", "gru", "lstm"):
         config = {"hidden": [width], "width": width, "cell": cell}
         variants[f"recurrent, cell {cell}"] = updates(Recurrent, config, spec, {"chunk": 16, "minibatch": 1024}, 64, 128)
+    config = {"hidden": [width], "width": width, "cell": "lstm", "half": True}
+    variants["recurrent, cell lstm, bfloat16"] = updates(Recurrent, config, spec, {"chunk": 16, "minibatch": 1024}, 64, 128)
     config = {"hidden": [width, width], "shared": True}
     variants["actor_critic, shared tower, autograd"] = updates(
         ActorCritic, config, spec, {"minibatch": 1024, "plain": False}, 64, 128
@@ -102,6 +104,9 @@ def entity_policies(game: str, size: str, rounds: int) -> None:
         variants[f"entity, cell {cell}"] = updates(
             EntityPolicy, {"size": size, "cell": cell}, spec, {"chunk": 16, "minibatch": 2560}, 64, 40 * 2
         )
+    variants["entity, cell lstm, bfloat16"] = updates(
+        EntityPolicy, {"size": size, "half": True}, spec, {"chunk": 16, "minibatch": 2560}, 64, 40 * 2
+    )
     policy = EntityPolicy(load(EntityPolicy.Config, {"size": size}), spec)
     numbers = sum(one.numel() for one in policy.parameters())
     report(f"hide and seek {game}, {size} ({numbers:,} numbers): PPO", variants, 64 * 80, rounds, against="entity, cell none")
