@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srl.core.errors import UserError
+from srl.core.errors import SrlError, UserError
 from srl.graph.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from srl.control.controller import Controller
+    from srl.graph.derive import Derived
     from srl.graph.spec import Graph
     from srl.observe.console import Console
     from srl.observe.verdict import Verdict
@@ -23,12 +25,16 @@ def command(experiment: str | None, overrides: Sequence[str], given: argparse.Na
     """`python -m srl.launch`; its exit code."""
     show_only = given.print_config or given.dry_run
     resumed = _run_folder(given.resume, look_only=show_only)
-    prepared = _prepared(experiment, overrides, {}, resumed, look=not given.print_config)
+    look = not given.print_config and (resumed is not None or given.dry_run)
+    prepared = _prepared(experiment, overrides, {}, resumed, look=look)
     if given.print_config:
         print(prepared.config_text(provenance=True), end="")
         return 0
     console = _console(given.quiet and not show_only)
-    console.plan(prepared.lines())
+    if prepared.derived is None and not _looks_late(prepared):
+        prepared = prepared.looked()
+    if prepared.derived is not None:
+        console.plan(prepared.lines())
     if given.dry_run:
         return 0
     if text := _nothing_left(prepared, resumed):
@@ -38,6 +44,10 @@ def command(experiment: str | None, overrides: Sequence[str], given: argparse.Na
     try:
         console.message(f"run folder {folder.path}")
         return _controller(prepared, folder, resumed, console).run().exit_code
+    except SrlError:  # refused before anything began
+        if resumed is None:
+            shutil.rmtree(folder.path)
+        raise
     finally:
         folder.close()
 
@@ -177,8 +187,23 @@ def _controller(prepared: Prepared, folder: RunFolder, resumed: RunFolder | None
         folder=folder,
         resume=resumed.path if resumed else None,
         console=console,
-        derived=prepared.derived,
+        derived=prepared.derived or (lambda: _looked(prepared, console)),
     )
+
+
+def _looks_late(prepared: Prepared) -> bool:
+    """Whether the look at env and policies takes long and processes can start meanwhile."""
+    from srl.graph.specs import is_remembered
+
+    return prepared.graph.mode != "inline" and not is_remembered(prepared.graph)
+
+
+def _looked(prepared: Prepared, console: Console) -> Derived:
+    """The look, while the processes start; then the plan can be shown."""
+    done = prepared.looked()
+    console.plan(done.lines())
+    assert done.derived is not None
+    return done.derived
 
 
 def _nothing_left(prepared: Prepared, resumed: RunFolder | None) -> str:

@@ -78,7 +78,7 @@ def run(
 ) -> Verdict:
     """Run a graph to its end. Ctrl-C drains and saves, twice stops at once.
 
-    A function for `derived` is called when the processes have been started, which import meanwhile.
+    A function for `derived` is called when the processes have been started, which import meanwhile; what it raises is raised.
     """
     return Controller(graph, folder=folder, resume=resume, console=console, derived=derived).run()
 
@@ -101,7 +101,9 @@ class Controller:
         self.watch = Watch(graph)
         self.record = Record(graph, self.watch, folder, console, resume)
         self._folder, self._resume = folder, resume
+        self._given = callable(derived)
         self._derived = None if callable(derived) else derived
+        self._refused: SrlError | None = None
         self._derive = derived if callable(derived) else lambda: (derive if graph.mode == "inline" else derive_in_child)(graph)
         self._open_crew = crew or (InlineCrew if graph.mode == "inline" else LocalCrew)
         self._stall = stall
@@ -131,6 +133,9 @@ class Controller:
             crew.close()
             restore()
             self._give_up()
+            if self._refused is not None:
+                self.record.close()
+                raise self._refused
             verdict = self.record.finish(self._verdict())
         return verdict
 
@@ -148,9 +153,17 @@ class Controller:
         for member in self._members.values():
             self._spawn(member)
         if self._derived is None:
-            self._derived = self._derive()  # the processes import meanwhile
+            self._look()
         for member in self._members.values():
             self._assign(member)
+
+    def _look(self) -> None:
+        """Derive the specs while the processes import."""
+        try:
+            self._derived = self._derive()
+        except SrlError as error:
+            self._refused = error if self._given and not self._asked else None
+            raise
 
     def _spawn(self, member: Member) -> None:
         owner = member.plan.owner

@@ -97,10 +97,14 @@ class Record:
         self.event("ended", why=verdict.kind, exit_code=verdict.exit_code)
         if self._console is not None:
             self._console.finish(self._watch.report(), verdict.format())
+        self.close()
+        return verdict
+
+    def close(self) -> None:
+        """Close all files, without a verdict. Idempotent."""
         for file in (self._metrics, self._events, self._folder):
             if file is not None:
                 file.close()
-        return verdict
 
     def _row(self) -> None:
         if self._metrics is None or self._events is None:

@@ -62,6 +62,15 @@ class Prepared:
         """What graph.yaml says."""
         return graph_to_yaml(self.graph)
 
+    def looked(self, *, resumed: bool = False) -> Prepared:
+        """The same after a look at env and policies, built once in a process of their own."""
+        try:
+            derived = derived_specs(self.graph)
+        except UserError as error:
+            raise placed(error, self.composed.provenance) from None
+        check_weights(self.graph, derived, resumed=resumed)
+        return replace(self, derived=derived, shared=check_memory(self.graph, derived, self.machine))
+
     def lines(self) -> list[tuple[str, str]]:
         """The start plan."""
         lines = plan_lines(self.graph, self.machine, self.why, self.derived, self.shared)
@@ -96,14 +105,7 @@ def prepare(
     prepared = Prepared(
         composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes
     )
-    if not look:
-        return prepared
-    try:
-        derived = derived_specs(graph)
-    except UserError as error:
-        raise placed(error, composed.provenance) from None
-    check_weights(graph, derived, resumed=resume is not None)
-    return replace(prepared, derived=derived, shared=check_memory(graph, derived, machine))
+    return prepared.looked(resumed=resume is not None) if look else prepared
 
 
 def placed(error: UserError, where: Provenance) -> UserError:

@@ -25,19 +25,23 @@ def derived_specs(graph: Graph) -> Derived:
     if graph.mode == "inline" and held_here(graph):
         return derive(graph)  # no other process knows these classes
     key = spec_key(graph)
-    if key is None:
-        return derive_in_child(graph)
-    file = _cache() / f"{key}.msgpack"
-    try:
-        return with_streams(graph, Derived.from_data(msgpack.unpackb(file.read_bytes())))
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    remembered = _remembered(graph, key)
+    if remembered is not None:
+        return remembered
     derived = derive_in_child(graph)
+    if key is None:
+        return derived
+    file = _file(key)
     file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_suffix(f".{os.getpid()}")
     aside.write_bytes(msgpack.packb(derived.to_data()))
     aside.replace(file)
     return derived
+
+
+def is_remembered(graph: Graph) -> bool:
+    """Whether `derived_specs` needs no look."""
+    return _remembered(graph, spec_key(graph)) is not None
 
 
 def spec_key(graph: Graph) -> str | None:
@@ -75,6 +79,19 @@ def _newest_source() -> list[float]:
     """Changes whenever a file of this package does."""
     files = list(Path(srl.__file__).parent.rglob("*.py"))
     return [float(len(files)), max(file.stat().st_mtime for file in files)]
+
+
+def _remembered(graph: Graph, key: str | None) -> Derived | None:
+    if key is None:
+        return None
+    try:
+        return with_streams(graph, Derived.from_data(msgpack.unpackb(_file(key).read_bytes())))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _file(key: str) -> Path:
+    return _cache() / f"{key}.msgpack"
 
 
 def _cache() -> Path:

@@ -27,6 +27,29 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_what_the_look_finds_while_processes_start_has_its_place_and_leaves_nothing(capsys, folder):
+    text = (folder / "my.yaml").read_text().replace("epochs", "epoks") + "plugins: [mine.py]\n"
+    (folder / "mine.py").write_text('"""Code of the user: nothing is remembered of it."""\n')
+    (folder / "my.yaml").write_text(text)
+    assert main(["my"]) == 2
+    said = capsys.readouterr()
+    assert said.err == (
+        "error[E02]: 'algorithm' has no setting 'epoks'\n"
+        "  from: my.yaml:5:3\n"
+        "  did you mean: epochs (int, default 4)?    all: python -m srl.launch --help algorithm\n"
+    )
+    assert "error" not in said.out
+    assert list((folder / "runs").glob("*/*")) == []
+
+
+def test_the_plan_is_shown_with_its_figures_when_the_look_comes_late(capsys, folder):
+    (folder / "mine.py").write_text('"""Code of the user: nothing is remembered of it."""\n')
+    assert main(["my", "plugins=[mine.py]"]) == 0
+    said = capsys.readouterr().out
+    assert "policy      actor_critic" in said and " numbers" in said and " shared of " in said
+    assert said.count("experiment  my") == 1
+
+
 def test_unknown_experiment(capsys):
     lines = refused(capsys, "experiment=cartpol").splitlines()
     assert lines[0] == "error[E01]: no experiment is called 'cartpol'"
