@@ -37,7 +37,8 @@ class Cell(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
         """Rows `[T, B, inputs]`, memory `[B, PARTS * width]`, resets `[T, B]` -> outputs `[T, B, width]`, memory."""
-        if x.device.type == "cpu" and x.dtype == torch.float32 and not torch.compiler.is_compiling():
+        acting = len(x) == 1 and not torch.is_grad_enabled() and not self.bf16  # then preparing the weights is not worth it
+        if x.device.type == "cpu" and x.dtype == torch.float32 and not acting and not torch.compiler.is_compiling():
             return self._node(x, memory, first)
         outs = []
         for row, restart in zip(x, first, strict=True):
