@@ -39,7 +39,6 @@ def bench(argv: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="of the run; the parts take a third of it")
     given = parser.parse_intermixed_args(argv)
     experiment, overrides = words_of(given.words)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     endless = [f"stop.{name}=null" for name in ("env_steps", "updates", "return")]
     dropped = ["evaluation=null", *endless, f"stop.seconds={given.seconds}"]
     prepared = prepare(experiment, [*overrides, *dropped])

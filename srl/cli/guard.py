@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from srl.core.errors import SrlError
+from srl.core.threads import limit_here
 
 INTERRUPTED = 130
 
@@ -15,6 +16,7 @@ def guarded(main: Callable[[list[str]], int], argv: Sequence[str]) -> int:
     """Run a command; a UserError is printed without a traceback unless `--trace` is given."""
     words = [word for word in argv if word != "--trace"]
     trace = len(words) < len(argv)
+    limit_here()
     try:
         return main(words)
     except SrlError as error:

@@ -18,8 +18,8 @@ from srl.control.channel import Channel
 from srl.control.crew import Crew
 from srl.control.messages import Message
 from srl.core.errors import HostileFrame
+from srl.core.threads import plan as threads_plan
 
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _TAIL = 20
 ROOT = str(Path(__file__).resolve().parents[2])
 """Where `srl` is imported from."""
@@ -152,7 +152,7 @@ class LocalCrew(Crew):
 def _environment(threads: int) -> dict[str, str]:
     """The thread plan must stand before the first import of numpy or torch."""
     path = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
-    plan = dict.fromkeys(_THREADS, str(threads))
+    plan = threads_plan(threads)
     return {**os.environ, **plan, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
 
 
