@@ -143,6 +143,8 @@ class Driver:
             place=_place(message["place"]),
         )
         self.phase = "open"
+        if not self._inline:
+            os.nice(self.host.nice)
         self._send({"type": "bound", "process": self.process, "pid": os.getpid(), "ends": self.host.bound()})
 
     def _peers(self, message: Message) -> None:

@@ -48,6 +48,7 @@ class EvaluatorWorker(Worker):
 
     ports = {"params": Port("param", "subscriber")}
     Args = EvaluatorArgs
+    nice = 15
     args: EvaluatorArgs
 
     def __init__(self, args: EvaluatorArgs, ends: Mapping[str, End], context: Context) -> None:

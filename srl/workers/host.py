@@ -99,6 +99,12 @@ class Host:
             self.blamed = seat.name
             self._ends[seat.name] = self._open_ends(seat)
 
+    @property
+    def nice(self) -> int:
+        """The priority that this process should have: its most urgent worker's."""
+        kinds = [REGISTRIES["worker"].resolve(self._graph.node(seat.node).worker) for seat in self._seats]
+        return min((kind.nice for kind in kinds), default=0)
+
     # bind, attach, make -------------------------------------------------------------------------------------------
 
     def bound(self) -> dict[str, dict[str, dict[str, Any]]]:

@@ -34,6 +34,7 @@ class TrainerWorker(Worker):
 
     ports = {"samples": Port("sample", "consumer"), "params": Port("param", "publisher")}
     Args = TrainerArgs
+    nice = 0
     preload = ("srl.learners.make",)
     args: TrainerArgs
 
