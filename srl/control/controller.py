@@ -372,9 +372,8 @@ class Controller:
         if self._asked or self._ending is not None:
             return
         stop, watch = self.graph.stop, self.watch
-        publishers = {end.worker for member in self._members.values() for end in member.ends if end.side == "publisher"}
         mean = watch.episode_return
-        if watch.finished(publishers):
+        if watch.finished:
             self._end(_Ending("done", self._reached()))
         elif stop.episode_return is not None and mean is not None and mean >= stop.episode_return:
             self._end(_Ending("solved", f"mean return {mean:.1f} over the last 100 episodes"))

@@ -200,10 +200,10 @@ class Watch:
         enough = {name: c for name, c in self._returns.items() if sum(number for _, number in c) >= EPISODES}
         return {_team(name): mean for name, chunks in enough.items() if (mean := _mean(chunks)) is not None}
 
-    def finished(self, publishers: set[str]) -> bool:
-        """All trainers have reached their end; without any, the first worker that has."""
-        said = {name for name, seen in self._workers.items() if seen.report.finished}
-        return bool(said - publishers) or (bool(publishers) and publishers <= said)
+    @property
+    def finished(self) -> bool:
+        """Some worker has reached its end: a trainer that has grants no more, so the others could not go on beside it."""
+        return any(seen.report.finished for seen in self._workers.values())
 
     def waits(self) -> dict[str, str]:
         """Worker -> what it waits for."""
@@ -237,7 +237,7 @@ class Watch:
             fraction=fraction,
             update=int(self.total("updates")),
             env_rate=self._rate("env", self.total("env_steps"), now),
-            agent_rate=self._rate("trained", self.total("trained_steps"), now),
+            agent_rate=self._rate("agent", self.total("trained_rows"), now),
             train_rate=self._rate("trained", self.total("trained_steps"), now),
             returns={_team(name): mean for name, c in self._returns.items() if (mean := _mean(c)) is not None},
             episodes=int(self.total("episodes")),

@@ -155,7 +155,10 @@ class TrainerWorker(Worker):
         clock = self.learner.clock
         clock.env_steps, clock.updates, clock.progress = self.env_steps, self.updates, self.progress
         self.learner.update(rows)
-        fresh = int(np.count_nonzero(rows["valid"]))
+        valid = rows["valid"]
+        # steps of an env are counted once, however many agents it has: policies of small and big teams keep the same clock
+        fresh = int(np.count_nonzero(valid if valid.shape[2] == 1 else valid.any(axis=2)))
+        self.reading.count("trained_rows", float(np.count_nonzero(valid)))
         self.updates += 1
         self.env_steps += fresh
         if self.updates % self.args.publish_every == 0 or self.args.staleness == 0:
