@@ -131,8 +131,9 @@ def test_a_module_string_and_its_class_are_the_same_thing() -> None:
 
 
 def test_an_unknown_name_names_the_nearest() -> None:
+    transports = Registry("transport", BUILTIN["transport"])  # other tests may have registered theirs
     with pytest.raises(UnknownName) as caught:
-        REGISTRIES["transport"].resolve("zmk")
+        transports.resolve("zmk")
     assert caught.value.format() == (
         "error[E07]: no transport is called 'zmk'\n"
         "  did you mean: zmq?\n"
@@ -140,7 +141,7 @@ def test_an_unknown_name_names_the_nearest() -> None:
         "  try: a path such as my_pkg.mod:Class or path/to/file.py:Class, or import=my_pkg, which registers 'zmk'"
     )
     with pytest.raises(UnknownName):
-        REGISTRIES["transport"].path("zmk")
+        transports.path("zmk")
 
 
 def test_a_module_that_is_not_there_tells_what_workers_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
