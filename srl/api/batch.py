@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,8 @@ class Origin:
     memory_every: int | None = None
     memory: Memory | None = None
     ranks: Ranks | None = None
+    between: Callable[[], None] | None = None
+    """Called between two minibatches."""
 
 
 class Batch:
@@ -163,8 +165,12 @@ class Batch:
         """
         plan = _Rows(self) if chunk == 1 and burn_in == 0 else _Sequences(self, chunk, burn_in)
         generator = self.rng("minibatches")
+        between = self.origin.between
         for _ in range(epochs):
-            yield from plan.epoch(max(rows // plan.rows_each, 1), generator)
+            for minibatch in plan.epoch(max(rows // plan.rows_each, 1), generator):
+                yield minibatch
+                if between is not None:
+                    between()
 
     def _share(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(the rows, one over their number, their number): kept, since a loss asks several times."""

@@ -30,6 +30,10 @@ class Costs:
         """Env steps a second if nothing else cost anything."""
         return cores * 1e6 / (self.env + self.act + self.train)
 
+    def mean(self, other: Costs) -> Costs:
+        """Between two measurements."""
+        return Costs((self.env + other.env) / 2, (self.act + other.act) / 2, (self.train + other.train) / 2)
+
 
 def bench(argv: list[str]) -> int:
     """Measure and print; the ratio is the one number that travels between machines."""
@@ -42,8 +46,9 @@ def bench(argv: list[str]) -> int:
     endless = [f"stop.{name}=null" for name in ("env_steps", "updates", "return")]
     dropped = ["evaluation=null", *endless, f"stop.seconds={given.seconds}"]
     prepared = prepare(experiment, [*overrides, *dropped])
-    costs = measure(prepared, given.seconds / 3)
+    before = measure(prepared, given.seconds / 6)
     rate = achieved(prepared)
+    costs = before.mean(measure(prepared, given.seconds / 6))  # the machine may have become slower in between
     cores = prepared.machine.cores
     limit = costs.limit(cores)
     print(f"env step     {costs.env:10.3f} us per env step")
@@ -56,7 +61,7 @@ def bench(argv: list[str]) -> int:
 
 
 def measure(prepared: Prepared, seconds: float) -> Costs:
-    """Run the same workers in one process and time what each part takes of it; the lower quartile of the updates."""
+    """Run the same workers in one process and time what each part takes of it; the median of the updates."""
     from srl.session import Session
 
     session = Session(prepared.graph, None)
@@ -75,7 +80,7 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
                 rounds.append((env / sampled, act / sampled, train / trained))
     finally:
         session.close()
-    return Costs(*(sorted(column)[len(rounds) // 4] for column in zip(*rounds, strict=True)))
+    return Costs(*(sorted(column)[len(rounds) // 2] for column in zip(*rounds, strict=True)))
 
 
 def achieved(prepared: Prepared) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ class Intake:
         self.joint = joint
         self._origin = (seed, shape.memory_every, Memory(), ranks)
 
-    def batch(self, rows: Mapping[str, Any], update: int) -> Batch:
+    def batch(self, rows: Mapping[str, Any], update: int, between: Callable[[], None] | None = None) -> Batch:
         """The batch of one update."""
         seed, every, memory, ranks = self._origin
         leaves = {name: map_tree(self._rows, tree) for name, tree in rows.items() if name not in ("version", "state", "memory")}
@@ -35,7 +35,7 @@ class Intake:
             leaves.setdefault(name, missing)
         leaves.setdefault("choice", leaves["valid"])
         leaves["cut"] = leaves["terminated"] | leaves["truncated"] | ~leaves["valid"]
-        return Batch(leaves, Origin(seed, update, every, memory, ranks))
+        return Batch(leaves, Origin(seed, update, every, memory, ranks, between))
 
     def _rows(self, leaf: Any) -> Tensor:
         tensor = self._tensor(leaf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,6 +45,8 @@ class SingleLearner:
             torch.set_num_threads(threads)
         self.device = torch.device(device)
         self.clock = Clock()
+        self.between: Callable[[], None] | None = None
+        """Called between two minibatches, while the algorithm has the batch."""
         self.seed = seed
         torch.manual_seed(int(generator(seed, "init").integers(2**63)))
         self.policy = policy(policy_config, spec).to(self.device)
@@ -69,7 +71,7 @@ class SingleLearner:
 
     def update(self, rows: Mapping[str, Any]) -> Metrics:
         """Learn from the rows of one batch; their memory is free again when this returns."""
-        batch = self._intake.batch(rows, self.clock.updates)
+        batch = self._intake.batch(rows, self.clock.updates, self.between)
         metrics = self.algorithm.update(batch)
         self.policy.observe(batch)
         for name, value in metrics.items():

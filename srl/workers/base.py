@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -70,6 +70,8 @@ class Context:
     resume: Path | None = None
     """The run folder to go on from: at its latest checkpoint."""
     inline: bool = False
+    deliver: Callable[[], int] | None = None
+    """Hand over to the ends what other processes sent: for workers whose `poll` takes long. None inline."""
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("srl"))
 
     @property

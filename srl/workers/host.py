@@ -149,6 +149,7 @@ class Host:
                 folder=self._folder,
                 resume=self._resume,
                 inline=self._inline,
+                deliver=None if self._inline else self.bell.deliver,
             )
             self.workers[seat.name] = kind(load(kind.Args, node.args), self._ends[seat.name], context)
             self._busy[seat.name] = 0.0

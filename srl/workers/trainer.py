@@ -47,6 +47,7 @@ class TrainerWorker(Worker):
         self._stop = context.graph.stop
         self._record = context.derived.streams[context.node.ports["samples"]].record
         self.learner = make_learner(context, args)
+        self.learner.between = self._between
         self.updates = 0
         self.env_steps = 0
         self._epoch = context.incarnation
@@ -65,10 +66,7 @@ class TrainerWorker(Worker):
 
     def poll(self) -> int:
         """Grant, gather, and train one batch if it is full."""
-        done = self._grant()
-        while (lease := self._samples.get()) is not None:
-            self._take(lease)
-            done += 1
+        done = self._grant() + self._gather()
         if not self._barrier_due and not self.finished and self._grants.ready(self.updates):
             self._train()
             self._grant()
@@ -107,8 +105,7 @@ class TrainerWorker(Worker):
     def drain(self) -> bool:
         """Full batches train; nothing new is granted."""
         self._resting = True
-        while (lease := self._samples.get()) is not None:
-            self._take(lease)
+        self._gather()
         if not self.finished and self._grants.ready(self.updates):
             self._train()
             return False
@@ -131,6 +128,18 @@ class TrainerWorker(Worker):
         for number, min_updates in issued:
             self._samples.grant(number, version(self._epoch, min_updates))
         return len(issued)
+
+    def _between(self) -> None:
+        """Between two minibatches: who asks for a grant that is there shall not wait for the end of the update."""
+        if self.context.deliver is not None and self.context.deliver():
+            self._gather()
+
+    def _gather(self) -> int:
+        done = 0
+        while (lease := self._samples.get()) is not None:
+            self._take(lease)
+            done += 1
+        return done
 
     def _take(self, lease: Lease) -> None:
         """Copy a slab into its cell and give the slot back at once."""

@@ -145,3 +145,10 @@ def test_gathered_memory_is_used_again() -> None:
     batch = _batch()
     where = {mini.obs.data_ptr() for _ in range(3) for mini in batch.minibatches(48)}
     assert len(where) == 1
+
+
+def test_the_engine_looks_at_its_mail_after_every_minibatch() -> None:
+    batch = _batch(invalid=0.0)
+    looked: list[int] = []
+    batch.origin.between = lambda: looked.append(1)
+    assert len(list(batch.minibatches(12, 2))) == len(looked) == 8
