@@ -205,6 +205,10 @@ class Watch:
         """Some worker has reached its end: a trainer that has grants no more, so the others could not go on beside it."""
         return any(seen.report.finished for seen in self._workers.values())
 
+    def rss(self, process: str) -> int:
+        """Bytes resident in a process that lives, when it last reported."""
+        return self._processes[process].rss if process in self._processes else 0
+
     def waits(self) -> dict[str, str]:
         """Worker -> what it waits for."""
         return {name: seen.report.waits for name, seen in self._workers.items() if seen.report.waits}

@@ -1,0 +1,156 @@
+"""Who is to blame when a process dies, raises or goes silent, and what it costs: a restart, or the run."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from srl.control.ending import Ending
+from srl.control.lifecycle import ProcessPlan
+from srl.control.messages import Message
+from srl.control.watch import Watch
+from srl.core.errors import SrlError
+from srl.graph.machine import memory_free
+from srl.graph.spec import Graph
+from srl.observe.verdict import Failure, Kind, Verdict
+from srl.store.run_folder import RunFolder
+
+STALL = 120.0
+"""Seconds without any progress before a run ends as stalled."""
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """All that is known of a process that has ended before its time."""
+
+    plan: ProcessPlan
+    exit: Message
+    """Its `exit` message."""
+    said: Message | None = None
+    """The `failed` message that came before."""
+    rss: int = 0
+    """Bytes resident when it last reported."""
+
+    @property
+    def error(self) -> SrlError | None:
+        """What it raised, where that is one of ours."""
+        data = self.said and self.said["error"]
+        return SrlError.from_data(data) if data else None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one death means."""
+
+    failure: Failure
+    ending: Ending | None
+    """The run ends with it; None: the process is started again."""
+
+
+class Failures:
+    """Every failure of a run, judged as it happens. Does nothing itself: the controller restarts, stops and tells."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        watch: Watch,
+        folder: RunFolder | None,
+        *,
+        stall: float = STALL,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._graph, self._watch, self._folder = graph, watch, folder
+        self._stall, self._clock = stall, clock
+        self._restarts: dict[str, deque[float]] = {}
+        self._fatal: list[Failure] = []
+        self._moved: tuple[Any, float] = (None, clock())
+
+    def died(self, death: Death) -> Judgement:
+        """While the run goes on. A restart that is granted counts from now on."""
+        obstacle = self._obstacle(death)
+        failure = self._failure(death, obstacle)
+        if not obstacle:
+            self._count_restart(death.plan)
+            return Judgement(failure, None)
+        self._fatal.append(failure)
+        error = death.error
+        kind: Kind = "user error" if error is not None and error.exit_code == 2 else "worker failure"
+        return Judgement(failure, Ending(kind, failure.how, drain=False, error=error))
+
+    def died_at_the_end(self, death: Death, ending: Ending) -> Judgement:
+        """A run that could not come to rest or save did not end well. After a failure it is a victim, which is told too."""
+        failure = self._failure(death, "the run was ending")
+        self._fatal.append(failure)
+        if ending.kind in ("done", "solved", "interrupted", "preempted"):
+            ending = Ending("worker failure", f"while the run came to its end: {ending.text}")
+        return Judgement(failure, ending)
+
+    def silent(self, phases: Mapping[str, str]) -> Ending | None:
+        """Process -> phase, asked again and again: too long without any change is a stall."""
+        now, mark = self._clock(), (self._watch.progress, tuple(phases.values()))
+        if mark != self._moved[0]:
+            self._moved = (mark, now)
+        elif now - self._moved[1] > self._stall:
+            late = [name for name, phase in phases.items() if phase != "running"]
+            what = f"not ready: {', '.join(late)}" if late else "all workers live"
+            return Ending("stalled", f"no progress for {self._stall:g} seconds; {what}", drain=False)
+        return None
+
+    def verdict(self, ending: Ending | None) -> Verdict:
+        """The end of the run in words, with everything that failed."""
+        ending = ending or Ending("worker failure", "the controller itself failed")
+        waits = self._watch.waits() if ending.kind == "stalled" else {}
+        failures = () if ending.kind == "user error" else tuple(self._fatal)
+        return Verdict(kind=ending.kind, headline=ending.text, failures=failures, error=ending.error, waits=waits)
+
+    def _failure(self, death: Death, obstacle: str) -> Failure:
+        said, exit, owner = death.said, death.exit, death.plan.owner
+        node, error = self._graph.node(owner.node), death.error
+        return Failure(
+            worker=said["worker"] if said else death.plan.name,
+            at=self._watch.elapsed,
+            exit_code=None if said else exit["code"],
+            error=(error.format() if error else said["trace"]) if said else "",
+            log=str(self._folder.log(owner.node, owner.index)) if self._folder and self._graph.mode != "inline" else "",
+            tail=tuple(exit["log"]),
+            rss=max(exit["rss"], death.rss),
+            host_free=memory_free(),
+            out_of_memory=exit["out_of_memory"],
+            last_step=self._watch.env_steps or None,
+            policy=f"{obstacle} -> stopping" if obstacle else f"{node.name}.on_failure=restart -> restarting",
+        )
+
+    def _obstacle(self, death: Death) -> str:
+        """Why a process that died is not started again; empty if it is. What the user must change is not tried again."""
+        if self._graph.mode == "inline":
+            return "mode=inline"
+        if death.error is not None and death.error.exit_code == 2:
+            return "something to change"
+        now = self._clock()
+        for name in _nodes(death.plan):
+            node = self._graph.node(name)
+            times = self._restarts.setdefault(name, deque())
+            while times and now - times[0] > _HOUR:
+                times.popleft()
+            if node.on_failure != "restart":
+                return f"{name}.on_failure={node.on_failure}"
+            if len(times) >= node.restarts:
+                return f"{name}.on_failure=restart, but {name}.restarts={node.restarts} an hour are used up"
+        return ""
+
+    def _count_restart(self, plan: ProcessPlan) -> None:
+        now = self._clock()
+        for name in _nodes(plan):
+            self._restarts.setdefault(name, deque()).append(now)
+            self._watch.restarts[name] += 1
+        self._moved = (None, now)
+
+
+def _nodes(plan: ProcessPlan) -> Collection[str]:
+    """The nodes whose workers live in a process, its owner's first."""
+    return dict.fromkeys(seat.node for seat in (plan.owner, *plan.seats))

@@ -1,0 +1,65 @@
+"""The processes of a run, as the controller knows them: where each stands, who is joined to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from srl.control.lifecycle import OPPOSITE, BoundEnd, ProcessPlan, attachments, peers_of, plan_processes
+from srl.control.messages import Message
+from srl.graph.spec import Graph
+from srl.workers.host import Peer
+
+Phase = Literal["starting", "assigned", "bound", "made", "ready", "running", "drained", "gone"]
+
+
+@dataclass(slots=True)
+class Member:
+    """One process."""
+
+    plan: ProcessPlan
+    phase: Phase = "starting"
+    incarnation: int = 0
+    ends: list[BoundEnd] = field(default_factory=list)
+    failure: Message | None = None
+    """The `failed` message that came before its exit."""
+
+    @property
+    def workers(self) -> list[str]:
+        return [seat.name for seat in self.plan.seats]
+
+
+class Members(dict[str, Member]):
+    """All of them by name, in the order of the graph."""
+
+    def __init__(self, graph: Graph, incarnation: int) -> None:
+        super().__init__({plan.name: Member(plan, incarnation=incarnation) for plan in plan_processes(graph, incarnation)})
+        self._graph = graph
+
+    @property
+    def phases(self) -> dict[str, Phase]:
+        return {name: member.phase for name, member in self.items()}
+
+    def of(self, phase: Phase) -> list[Member]:
+        """Those that stand there."""
+        return [member for member in self.values() if member.phase == phase]
+
+    def alive(self) -> list[Member]:
+        """Those whose process has not ended."""
+        return [member for member in self.values() if member.phase != "gone"]
+
+    def introductions(self, new: Collection[Member], vias: Mapping[str, str]) -> dict[str, dict[str, dict[str, list[Peer]]]]:
+        """The new ones to everybody, everybody to the new ones: process -> what attaches it."""
+        fresh = {member.plan.name for member in new}
+        pairs = peers_of(self._graph, [end for member in self.values() for end in member.ends], vias)
+        due = {name: [(end, peer) for end, peer in own if fresh & {name, peer.process}] for name, own in pairs.items()}
+        return {name: attachments(own) for name, own in due.items() if own}
+
+    def witnesses(self, dead: Member) -> dict[str, set[str]]:
+        """Each end of a process that died uncounted -> the other processes that must say what they know of it."""
+        others = [end for other in self.values() if other is not dead for end in other.ends]
+        return {
+            own.name: {end.process for end in others if end.stream == own.stream and end.side == OPPOSITE[own.side]}
+            for own in dead.ends
+        }

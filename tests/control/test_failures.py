@@ -1,0 +1,140 @@
+"""The judge of failures: who is blamed, restart or stop, limits, silence. No process is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig import graph, with_node
+
+from srl.control.ending import Ending
+from srl.control.failures import Death, Failures, Judgement
+from srl.control.lifecycle import plan_processes
+from srl.control.watch import Watch
+from srl.core.errors import UserError
+from srl.store.run_folder import RunFolder
+
+KILLED = {"type": "exit", "process": "counter/0", "code": -9, "log": ["last words"], "rss": 0, "out_of_memory": False}
+
+
+class Court:
+    """A judge of one graph, a clock that stands still, and deaths to judge."""
+
+    def __init__(self, work: Any, folder: RunFolder | None = None) -> None:
+        self.now = 1000.0
+        self.watch = Watch(work)
+        self.judge = Failures(work, self.watch, folder, stall=60.0, clock=lambda: self.now)
+        self.plans = {plan.name: plan for plan in plan_processes(work)}
+
+    def death(self, process: str = "counter/0", error: Exception | None = None, worker: str = "", **more: Any) -> Death:
+        said = None
+        if error is not None:
+            data = error.to_data() if isinstance(error, UserError) else None
+            said = {"worker": worker or process, "error": data, "trace": f"Traceback:\nValueError: {error}", "counted": True}
+        return Death(self.plans[process], {**KILLED, "process": process}, said, **more)
+
+    def dies(self, *args: Any, **more: Any) -> Judgement:
+        return self.judge.died(self.death(*args, **more))
+
+
+def test_a_death_ends_a_run_that_says_stop_and_is_told_with_its_log(tmp_path: Path) -> None:
+    court = Court(graph(), RunFolder.create(tmp_path, "rig", 1))
+    judged = court.dies(rss=3_000_000)
+    assert judged.ending == Ending("worker failure", "died (signal 9)", drain=False)
+    failure = judged.failure
+    assert (failure.worker, failure.exit_code, failure.tail) == ("counter/0", -9, ("last words",))
+    assert failure.policy == "counter.on_failure=stop -> stopping" and failure.log.endswith("counter-0.log")
+    assert failure.rss == 3_000_000  # a killed process says no more: the last report counts
+    assert court.judge.verdict(judged.ending).failures == (failure,)
+
+
+def test_the_worker_that_raised_is_blamed_not_the_owner_of_its_process() -> None:
+    court = Court(graph(inside=True))
+    failure = court.dies("adder/0", ValueError("lost count"), worker="counter/0").failure
+    assert failure.worker == "counter/0" and failure.exit_code is None
+    assert failure.how == "raised ValueError" and failure.cause == "ValueError: lost count"
+
+
+def test_restarts_are_granted_up_to_their_limit_in_any_hour() -> None:
+    court = Court(graph(on_failure="restart", restarts=2))
+    for _ in range(2):
+        judged = court.dies()
+        assert judged.ending is None and judged.failure.policy == "counter.on_failure=restart -> restarting"
+        court.now += 1000
+    refused = court.dies()
+    assert refused.ending is not None and refused.ending.kind == "worker failure"
+    assert refused.failure.policy == "counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping"
+    assert court.watch.restarts == {"counter": 2}
+    court.now += 1700  # the first is more than an hour ago
+    assert court.dies().ending is None
+
+
+def test_a_process_restarts_only_if_all_its_nodes_may_and_counts_for_all() -> None:
+    work = graph(inside=True, on_failure="restart")
+    court = Court(work)
+    assert court.dies("adder/0").ending is None and court.watch.restarts == {"counter": 1, "adder": 1}
+    strict = Court(with_node(work, "counter", on_failure="stop"))
+    assert strict.dies("adder/0").failure.policy == "counter.on_failure=stop -> stopping"
+    assert not strict.watch.restarts
+
+
+def test_what_the_user_must_change_is_a_user_error_and_not_tried_again() -> None:
+    court = Court(graph(on_failure="restart"))
+    judged = court.dies(error=UserError("cannot count", ("try", "another")))
+    assert judged.ending is not None and judged.ending.kind == "user error" and judged.ending.error is not None
+    verdict = court.judge.verdict(judged.ending)
+    assert verdict.exit_code == 2 and verdict.failures == () and "try: another" in verdict.format()
+
+
+def test_inline_there_is_nobody_to_start_again() -> None:
+    court = Court(graph(mode="inline", on_failure="restart"))
+    assert court.dies("counter/0").failure.policy == "mode=inline -> stopping"
+
+
+@pytest.mark.parametrize("kind", ["done", "solved", "interrupted", "preempted"])
+def test_a_death_at_the_end_spoils_a_good_end(kind: Any) -> None:
+    court = Court(graph(on_failure="restart"))
+    judged = court.judge.died_at_the_end(court.death(), Ending(kind, "1,000 env steps"))
+    assert judged.ending == Ending("worker failure", "while the run came to its end: 1,000 env steps")
+    assert not court.watch.restarts and judged.failure.policy == "the run was ending -> stopping"
+
+
+def test_a_death_after_a_failure_is_a_victim() -> None:
+    court = Court(graph(counters=2))
+    first = court.dies("counter/1")
+    assert first.ending is not None
+    victim = court.judge.died_at_the_end(court.death("counter/0"), first.ending)
+    assert victim.ending is first.ending
+    assert "counter/0 failed after it" in court.judge.verdict(victim.ending).format()
+
+
+def test_silence_is_a_stall_and_names_who_is_late() -> None:
+    court = Court(graph())
+    phases = {"counter/0": "running", "adder/0": "made"}
+    assert court.judge.silent(phases) is None
+    court.now += 60
+    assert court.judge.silent(phases) is None
+    court.now += 1
+    ending = court.judge.silent(phases)
+    assert ending == Ending("stalled", "no progress for 60 seconds; not ready: adder/0", drain=False)
+    assert court.judge.verdict(ending).exit_code == 4
+
+
+def test_a_phase_a_report_or_a_restart_breaks_the_silence() -> None:
+    court = Court(graph(on_failure="restart"))
+    phases = {"counter/0": "running", "adder/0": "made"}
+    assert court.judge.silent(phases) is None
+    court.now += 61
+    phases["adder/0"] = "running"
+    assert court.judge.silent(phases) is None
+    court.now += 61
+    court.dies()
+    assert court.judge.silent(phases) is None
+    court.now += 61
+    report = {"totals": {"env_steps": 5}, "means": {}, "busy": 0.0, "waits": "", "finished": False, "counts": {}}
+    court.watch.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
+    assert court.judge.silent(phases) is None
+    court.now += 61
+    ending = court.judge.silent(phases)
+    assert ending is not None and ending.text == "no progress for 60 seconds; all workers live"
