@@ -44,6 +44,10 @@ class Needs:
     window: Window = field(default_factory=Window)
     memory_every: int | None = None
     """Memory recorded at every k-th row: chunked training inside a slab."""
+    chunk: int | None = None
+    """Rows of the sequences that `update` cuts with `batch.minibatches`, for `check`; None: it takes slabs as they are."""
+    burn_in: int = 0
+    """Rows in front of each sequence."""
     joint: bool = False
     """The batch keeps agents apart, `[T, B, A, ...]`."""
     replay: Literal[None, "uniform", "prioritised"] = None

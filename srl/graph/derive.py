@@ -46,6 +46,9 @@ class PolicyInfo:
     """Whether acting needs torch."""
     source: str | None = None
     """The policy whose past versions it acts with."""
+    chunk: int | None = None
+    """Rows of the sequences that its algorithm cuts."""
+    burn_in: int = 0
 
     @property
     def question(self) -> TreeSpec:
@@ -124,6 +127,8 @@ class Derived:
                     "memory_every": info.memory_every,
                     "needs_torch": info.needs_torch,
                     "source": info.source,
+                    "chunk": info.chunk,
+                    "burn_in": info.burn_in,
                 }
                 for name, info in self.policies.items()
             },
@@ -149,7 +154,7 @@ class Derived:
             groups: dict[str, Any] = {
                 key: {leaf: from_data(spec) for leaf, spec in info[key].items()} for key in ("extra", "signals")
             }
-            names = ("use", "config", "bounds", "twin", "memory_every", "needs_torch", "source")
+            names = ("use", "config", "bounds", "twin", "memory_every", "needs_torch", "source", "chunk", "burn_in")
             same: dict[str, Any] = {key: info[key] for key in names}
             policies[name] = PolicyInfo(
                 name=name,

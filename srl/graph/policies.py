@@ -143,11 +143,12 @@ def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]
     act = policy.act(zero_ask(spec, policy.memory))
     found = {key: _per_row(leaf) for key, leaf in dict(act.extra).items()}
     wanted: tuple[str, ...] = ()
-    memory_every = None
+    memory_every = chunk = None
+    burn_in = 0
     if entry.algorithm is not None:
         kind = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
         needs = kind.needs(load(kind.Config, entry.algorithm.args, path="algorithm"), spec)
-        wanted, memory_every = needs.extra, needs.memory_every
+        wanted, memory_every, chunk, burn_in = needs.extra, needs.memory_every, needs.chunk, needs.burn_in
     if missing := [key for key in wanted if key not in found and key not in env.signals]:
         raise WiringError(
             f"algorithm of '{name}' needs '{missing[0]}', which nobody gives",
@@ -171,6 +172,8 @@ def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]
         twin=twin,
         memory_every=memory_every,
         needs_torch=twin is None and params != {},
+        chunk=chunk,
+        burn_in=burn_in,
     )
     if twin is not None:
         _compare(info, policy)

@@ -18,6 +18,7 @@ from srl.graph.check import check, check_memory, check_resources, notes
 from srl.graph.derive import Derived
 from srl.graph.layouts import Timing, plan
 from srl.graph.machine import Machine
+from srl.graph.sequences import check_sequences
 from srl.graph.show import plan_lines
 from srl.graph.spec import Graph
 from srl.graph.specs import derived_specs, held_here
@@ -66,6 +67,7 @@ class Prepared:
         """The same after a look at env and policies, built once in a process of their own."""
         try:
             derived = derived_specs(self.graph)
+            check_sequences(self.graph, derived)
         except UserError as error:
             raise placed(error, self.composed.provenance) from None
         check_weights(self.graph, derived, resumed=resumed)
