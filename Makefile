@@ -1,9 +1,12 @@
-# make setup check test test-long bench docs
+# make setup check test test-long bench expect docs
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup check test test-long bench docs
+# every experiment that says what it reaches and is not for a cluster
+EXPECTED := $(basename $(notdir $(shell grep -L 'for a cluster' $$(grep -l '^expect:' experiments/*.yaml))))
+
+.PHONY: setup check test test-long bench expect docs
 
 setup: $(BIN)/srl
 
@@ -26,6 +29,9 @@ test-long: setup
 
 bench: setup
 	$(BIN)/srl bench limit experiment=cartpole
+
+expect: setup
+	@failed=0; for name in $(EXPECTED); do $(BIN)/srl expect experiment=$$name --seeds 1,2,3 || failed=1; done; exit $$failed
 
 docs: setup
 	$(BIN)/python -m pytest tests/docs

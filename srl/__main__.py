@@ -15,6 +15,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "list": ("srl.cli.look:list_", "the experiments there are, and what can be named in one"),
     "graph": ("srl.cli.look:graph", "how an experiment, or a run, is wired: text or --mermaid"),
     "check": ("srl.cli.look:check", "check an experiment without starting it; check env NAME tries an env alone"),
+    "expect": ("srl.cli.expect:expect", "run an experiment with several seeds: does it reach what its file says?"),
     "eval": ("srl.cli.play:evaluate", "play episodes with a run's policy and print what came out"),
     "play": ("srl.cli.play:play", "watch a run's policy: --record FILE.mp4"),
     "bench": ("srl.cli.bench:bench", "bench limit experiment=NAME: what this machine could reach, and what it does"),

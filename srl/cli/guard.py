@@ -1,4 +1,7 @@
-"""Errors as a person should see them, and the exit code: 0 done, 2 user error, 3 failure, 4 stalled, 130 interrupted."""
+"""Errors as a person should see them, and the exit code: 0 done, 2 user error, 3 failure, 4 stalled, 130 interrupted.
+
+1 is a no: `srl expect` found an expectation that does not hold.
+"""
 
 from __future__ import annotations
 

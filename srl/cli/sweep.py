@@ -27,21 +27,38 @@ class Outcome:
     exit_code: int
     folder: Path | None
     text: str
+    """What it said: its verdict, or the error that it was refused with."""
+
+    @property
+    def end(self) -> str:
+        """`ok`, or `exit 3`."""
+        return "ok" if self.exit_code == 0 else f"exit {self.exit_code}"
 
 
 def sweep(experiment: str | None, overrides: Sequence[str], axes: Sequence[str], *, jobs: int, runs: str) -> int:
     """Run every combination, `jobs` side by side; 0 if all went well, else the first exit code that is not."""
     combinations = list(itertools.product(*map(values, axes)))
+    outcomes = run_each(experiment, overrides, combinations, kind="sweep", jobs=jobs, runs=runs)
+    print(table(outcomes))
+    print_failures(outcomes)
+    return next((outcome.exit_code for outcome in outcomes if outcome.exit_code), 0)
+
+
+def run_each(
+    experiment: str | None, overrides: Sequence[str], combinations: Sequence[Sequence[str]], *, kind: str, jobs: int, runs: str
+) -> list[Outcome]:
+    """One run for each combination of further overrides, each to its own stop, all in one new folder `NAME_kind/TIME`."""
     name = prepare(experiment, [*overrides, *combinations[0]], look=False).graph.name
     for changes in combinations[1:]:
         prepare(experiment, [*overrides, *changes], look=False)  # a wrong one is found before the first run
-    folder = Path(runs) / f"{name}_sweep" / time.strftime("%Y%m%d-%H%M%S")
-    print(f"{len(combinations)} runs, {jobs} at a time, in {folder}", flush=True)
+    folder = Path(runs) / f"{name}_{kind}" / time.strftime("%Y%m%d-%H%M%S")
+    print(f"{len(combinations)} run{'s' * (len(combinations) > 1)}, {jobs} at a time, in {folder}", flush=True)
     words = [f"experiment={experiment}", *overrides] if experiment is not None else list(overrides)
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
-        outcomes = list(pool.map(lambda changes: _run(words, changes, folder), combinations))
-    print(table(outcomes))
-    return next((outcome.exit_code for outcome in outcomes if outcome.exit_code), 0)
+    pool = ThreadPoolExecutor(max(1, jobs))
+    try:
+        return list(pool.map(lambda changes: _run(words, changes, folder), combinations))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C none is begun any more
 
 
 def values(axis: str) -> list[str]:
@@ -63,13 +80,37 @@ def table(outcomes: Sequence[Outcome]) -> str:
     """One line for each run."""
     rows = [("run", "end", "env steps", "return", "seconds", "folder")]
     for outcome in outcomes:
-        row = _last_row(outcome.folder)
-        end = "ok" if outcome.exit_code == 0 else f"exit {outcome.exit_code}"
-        figures = (_number(row.get("env_steps")), _number(row.get(_RETURN)), _number(row.get("wall")))
-        rows.append((" ".join(outcome.changes), end, *figures, str(outcome.folder or "none")))
+        row = last_row(outcome.folder)
+        figures = (number(row.get("env_steps")), number(row.get(_RETURN)), number(row.get("wall")))
+        rows.append((" ".join(outcome.changes), outcome.end, *figures, str(outcome.folder or "none")))
+    return columns(rows)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Cells below each other."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, *(outcome.text for outcome in outcomes if outcome.exit_code and outcome.text)])
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def print_failures(outcomes: Sequence[Outcome]) -> None:
+    """What the runs that failed said."""
+    for outcome in outcomes:
+        if outcome.exit_code and outcome.text:
+            print(f"{' '.join(outcome.changes)}:\n{outcome.text}")
+
+
+def last_row(folder: Path | None) -> dict[str, Any]:
+    """The newest value of every number."""
+    merged: dict[str, Any] = {}
+    for row in read_lines(folder / "metrics.jsonl") if folder is not None else ():
+        merged.update({key: value for key, value in row.items() if value is not None})
+    return merged
+
+
+def number(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def _run(words: Sequence[str], changes: Sequence[str], folder: Path) -> Outcome:
@@ -78,18 +119,5 @@ def _run(words: Sequence[str], changes: Sequence[str], folder: Path) -> Outcome:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     found = sorted((folder / label).glob("*/*/status.json"))
     print(f"{' '.join(changes)}: exit {ended.returncode}", flush=True)
-    return Outcome(tuple(changes), ended.returncode, found[-1].parent if found else None, ended.stderr.strip())
-
-
-def _last_row(folder: Path | None) -> dict[str, Any]:
-    """The newest value of every number."""
-    merged: dict[str, Any] = {}
-    for row in read_lines(folder / "metrics.jsonl") if folder is not None else ():
-        merged.update({key: value for key, value in row.items() if value is not None})
-    return merged
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    said = ended.stderr.strip() or ended.stdout.strip()
+    return Outcome(tuple(changes), ended.returncode, found[-1].parent if found else None, said)

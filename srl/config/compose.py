@@ -101,6 +101,8 @@ class _Reader:
         merged = Merged()
         for name in self._parents(data.pop("inherit", None), own.provenance):
             parent = self.read(find(name, self.search, beside=path.parent))
+            parent.data.pop("expect", None)  # what one experiment reaches says nothing of another
+            parent.provenance.drop(("expect",))
             merged.merge(parent.data, parent.provenance)
         own.provenance.drop(("inherit",))
         merged.merge(data, own.provenance)

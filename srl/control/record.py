@@ -11,6 +11,7 @@ from typing import Any
 from srl.control.watch import Watch
 from srl.graph.spec import Graph
 from srl.observe.console import Console
+from srl.observe.expectation import Expectation
 from srl.observe.ledger import table
 from srl.observe.metrics import MetricsWriter, last_wall
 from srl.observe.tensorboard import EventWriter
@@ -50,6 +51,7 @@ class Record:
             self._metrics = MetricsWriter(folder.metrics, wall=last_wall(folder.metrics))
             steps = int(earlier["env_steps"]) if "env_steps" in earlier else None
             self._events = EventWriter(folder.tb, resume_at=steps)
+        self._expectation = Expectation(graph.expect, stop=graph.stop.env_steps, reached=earlier.get("reached"))
         self._top = self.incarnation
         self._state = "running"
         self._status()
@@ -69,6 +71,9 @@ class Record:
 
     def event(self, what: str, /, **fields: Any) -> None:
         """One line in events.jsonl."""
+        if what == "draining" and fields["why"] == "solved":
+            self._row()  # the return that ended the run, before episodes of the drain change it
+            self._expectation.settle()
         if self._folder is not None:
             self._folder.append_event(what, **fields)
 
@@ -90,10 +95,11 @@ class Record:
             verdict,
             run=str(self._folder.path) if self._folder is not None else "",
             checkpoint=last,
-            summary=() if verdict.kind == "user error" else (*verdict.summary, *self._summary()),
+            summary=() if verdict.kind == "user error" else (*verdict.summary, *self._summary(verdict)),
         )
         self._state = verdict.kind
-        self._status(exit_code=verdict.exit_code, checkpoint=verdict.checkpoint)
+        held = {"held": self._expectation.holds} if self._expectation.wanted else {}
+        self._status(exit_code=verdict.exit_code, checkpoint=verdict.checkpoint, **held)
         self.event("ended", why=verdict.kind, exit_code=verdict.exit_code)
         if self._console is not None:
             self._console.finish(self._watch.report(), verdict.format())
@@ -107,6 +113,7 @@ class Record:
                 file.close()
 
     def _row(self) -> None:
+        self._expectation.see(self._watch.env_steps, self._watch.episode_returns)
         if self._metrics is None or self._events is None:
             return
         steps, updates = self._watch.env_steps, int(self._watch.total("updates"))
@@ -114,14 +121,23 @@ class Record:
         self._metrics.write(steps, updates, values)
         self._events.write(steps, values)
 
-    def _summary(self) -> list[tuple[str, str]]:
+    def _summary(self, verdict: Verdict) -> list[tuple[str, str]]:
         watch = self._watch
         facts = [("env steps", f"{watch.env_steps:,}"), ("updates", f"{int(watch.total('updates')):,}")]
         if returns := watch.episode_returns:
             text = ", ".join(f"{team} {mean:.2f}".strip() for team, mean in returns.items())
             facts.append(("return", f"{text} (last 100 episodes)"))
+        if self._expectation.wanted and self._at_stop(verdict):
+            facts.append(("expect", self._expectation.text()))
         ledgers = watch.ledgers()
         return facts + ([("ledger", table(ledgers))] if ledgers else [])
+
+    def _at_stop(self, verdict: Verdict) -> bool:
+        """The run went as far as its `stop` says: nobody ended it earlier."""
+        watch, seconds = self._watch, self._graph.stop.seconds
+        return verdict.kind == "solved" or (
+            verdict.kind == "done" and (watch.finished or (seconds is not None and watch.elapsed >= seconds))
+        )
 
     def _status(self, **more: Any) -> None:
         if self._folder is None:
@@ -136,6 +152,8 @@ class Record:
             "experiment": self._graph.name,
             "seed": self._graph.seed,
         }
+        if self._expectation.wanted and self._expectation.reached:
+            own["reached"] = self._expectation.reached
         self._folder.write_status({**before, **own, **more})
 
     def _last_checkpoint(self) -> str:

@@ -1,0 +1,105 @@
+"""`srl expect`: whether an experiment reaches what its file says that it does, with several seeds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from srl.cli.parsing import Parser, words_of
+from srl.cli.sweep import Outcome, columns, last_row, number, print_failures, run_each, values
+from srl.core.errors import UnknownKey, UserError
+from srl.graph.prepare import Prepared, prepare
+from srl.observe.expectation import RETURN, expected, figure, wanted_returns
+
+ABOUT = """\
+Run an experiment once for each seed, each to its own stop, and see whether it reaches what its file states:
+
+  expect: {return: 475, env_steps: 300_000}
+
+return is the mean return of the last 100 episodes of training, of all actors together, with which the run ends: the
+number that it shows and that stop.return is compared with. Where there are several teams: return/TEAM, of that team's
+agents. Evaluations do not count. It holds if it is at least so much. With env_steps, the last such mean within so many
+env steps counts; the batch that reaches stop.env_steps belongs to them. A run that fails does not hold.
+
+exit code: 0 if it holds for every seed, 1 if not, 2 if something in the file or on the command line is wrong"""
+
+DOES_NOT_HOLD = 1
+
+
+def expect(argv: list[str]) -> int:
+    """The command. Returns its exit code."""
+    parser = Parser(prog="srl expect", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
+    parser.add_argument("--seeds", default="1,2,3", help="one run for each (default: 1,2,3)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side (default: 1)")
+    parser.add_argument("--runs", default="runs", help="where run folders are made (default: runs)")
+    given = parser.parse_intermixed_args(argv)
+    experiment, overrides = words_of(given.words)
+    seeds = [(word,) for word in values(f"seed={given.seeds}")]
+    wanted = _wanted(prepare(experiment, [*overrides, *seeds[0]]))
+    outcomes = run_each(experiment, overrides, seeds, kind="expect", jobs=given.jobs, runs=given.runs)
+    print(table(outcomes, wanted))
+    print_failures(outcomes)
+    holding = sum(holds(outcome) for outcome in outcomes)
+    print(f"expect  {expected(wanted)}: {holding} of {len(outcomes)} seeds hold")
+    return 0 if holding == len(outcomes) else DOES_NOT_HOLD
+
+
+def table(outcomes: Sequence[Outcome], wanted: dict[str, float]) -> str:
+    """One line for each seed."""
+    rows = [("seed", "expected", "reached", "env steps", "seconds", "holds", "folder")]
+    for outcome in outcomes:
+        row = last_row(outcome.folder)
+        rows.append(
+            (
+                outcome.changes[-1].removeprefix("seed="),
+                expected(wanted),
+                _reached(outcome.folder, wanted),
+                number(row.get("env_steps")),
+                number(row.get("wall")),
+                ("yes" if holds(outcome) else "no") + (f" ({outcome.end})" if outcome.exit_code else ""),
+                str(outcome.folder or "none"),
+            )
+        )
+    return columns(rows)
+
+
+def holds(outcome: Outcome) -> bool:
+    """Whether a run went well and reached what was expected: the run itself has judged that."""
+    return outcome.exit_code == 0 and _status(outcome.folder).get("held") is True
+
+
+def _wanted(prepared: Prepared) -> dict[str, float]:
+    """What is expected; an error if that is nothing, or the return of a team that the env has not."""
+    wanted = dict(prepared.graph.expect)
+    returns = wanted_returns(wanted)
+    if not returns:
+        raise UserError(
+            f"the experiment '{prepared.graph.name}' does not say what it reaches", ("try", "expect={return: 475}, or what it is")
+        )
+    assert prepared.derived is not None
+    teams = list(prepared.derived.env.teams)
+    names = [RETURN] if len(teams) == 1 else [f"{RETURN}/{team}" for team in teams]
+    if stray := next((name for name in returns if name not in names), None):
+        place = prepared.composed.provenance.at(("expect", stray))
+        lines = [("from", str(place))] if place is not None else []
+        raise UnknownKey(f"'expect' names '{stray}', which no run of this env has", *lines, ("returns", ", ".join(names)))
+    return wanted
+
+
+def _reached(folder: Path | None, wanted: dict[str, float]) -> str:
+    reached = _status(folder).get("reached", {})
+    found = {name: reached[name] for name in wanted_returns(wanted) if name in reached}
+    if len(found) == 1:
+        return figure(next(iter(found.values())))
+    return ", ".join(f"{name} {figure(value)}" for name, value in found.items())
+
+
+def _status(folder: Path | None) -> dict[str, Any]:
+    if folder is None:
+        return {}
+    from srl.store.run_folder import RunFolder
+
+    return RunFolder(folder).read_status()
