@@ -77,6 +77,16 @@ def notes(graph: Graph, machine: Machine) -> list[str]:
     return found
 
 
+def warnings(graph: Graph, derived: Derived) -> list[str]:
+    """What runs, and is most likely not meant."""
+    return [
+        f"policy '{name}' acts untrained, at its random weights: it has no algorithm, and loads nothing"
+        f" (give it {'' if list(graph.policies) == ['main'] else f'policies.{name}.'}load=RUN, or an algorithm)"
+        for name, entry in graph.policies.items()
+        if entry.algorithm is None and entry.load is None and entry.source is None and derived.policies[name].params != {}
+    ]
+
+
 # nodes ----------------------------------------------------------------------------------------------------------------
 
 

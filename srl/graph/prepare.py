@@ -14,7 +14,7 @@ from srl.core.errors import MissingKey, UserError
 from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.build import graph_to_yaml
-from srl.graph.check import check, check_memory, check_resources, notes
+from srl.graph.check import check, check_memory, check_resources, notes, warnings
 from srl.graph.derive import Derived
 from srl.graph.layouts import Timing, plan
 from srl.graph.machine import Machine
@@ -76,6 +76,8 @@ class Prepared:
     def lines(self) -> list[tuple[str, str]]:
         """The start plan."""
         lines = plan_lines(self.graph, self.machine, self.why, self.derived, self.shared)
+        if self.derived is not None:
+            lines += [("warning", text) for text in warnings(self.graph, self.derived)]
         lines += [("note", text) for text in (*self.composed.notes, *notes(self.graph, self.machine))]
         return lines + [("changed", text) for text in self.changes]
 

@@ -1,6 +1,7 @@
 """What `check` refuses, word for word."""
 
 import copy
+from pathlib import Path
 
 import pytest
 
@@ -8,10 +9,11 @@ from srl.config.compose import compose
 from srl.config.experiment import read_experiment
 from srl.core.errors import SrlError, TooFewResources
 from srl.graph.build import graph_from_data, graph_to_data
-from srl.graph.check import check, check_memory, check_resources, notes
+from srl.graph.check import check, check_memory, check_resources, notes, warnings
 from srl.graph.derive import derive
 from srl.graph.layouts import plan
 from srl.graph.machine import Machine
+from srl.graph.prepare import prepare
 
 MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
 
@@ -185,3 +187,49 @@ def test_more_shared_memory_than_free_is_refused_before_the_start():
 def test_a_run_without_an_end_is_worth_a_word():
     assert any("no stop condition" in note for note in notes(wired(), MACHINE))
     assert notes(wired(stop={"updates": 3}), MACHINE) == []
+
+
+TEAMS = {"use": "fake", "teams": {"red": 1, "blue": 1}}
+
+
+def game(blue, **more):
+    data = {
+        "env": TEAMS,
+        "policies": {"red": {"policy": "actor_critic", "algorithm": "ppo"}, "blue": blue},
+        "agents": {"red*": "red", "blue*": "blue"},
+        "sampling": {"envs": 8, "steps": 16, "workers": 2},
+    }
+    graph = plan(read_experiment(data | more), machine=MACHINE).graph
+    return warnings(graph, derive(graph))
+
+
+def test_a_network_that_nothing_trains_and_nothing_loads_is_warned_of():
+    assert game({"policy": "actor_critic"}) == [
+        "policy 'blue' acts untrained, at its random weights: it has no algorithm, and loads nothing"
+        " (give it policies.blue.load=RUN, or an algorithm)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("blue", "more"),
+    [
+        ({"policy": "actor_critic", "load": "runs/other"}, {}),
+        ({"policy": "actor_critic", "algorithm": "ppo"}, {}),
+        ({"policy": "actor_critic", "algorithm": "ppo"}, {"opponents": {"groups": 1}, "evaluation": {"cross_play": True}}),
+    ],
+    ids=["loaded", "trained", "past versions"],
+)
+def test_weights_from_elsewhere_and_past_versions_are_not(blue, more):
+    assert game(blue, **more) == []
+
+
+def test_a_scripted_policy_has_no_weights_that_could_be_random():
+    experiment = Path(__file__).parents[2] / "docs/examples/pennies.yaml"
+    graph = prepare(experiment, machine=MACHINE, look=False).graph
+    assert warnings(graph, derive(graph)) == []
+
+
+def test_the_warning_stands_in_the_plan_of_a_dry_run():
+    policies = {"red": {"policy": "actor_critic", "algorithm": "ppo"}, "blue": {"policy": "actor_critic"}}
+    lines = prepare(settings={"env": TEAMS, "policies": policies, "agents": {"red*": "red", "blue*": "blue"}}).lines()
+    assert [text[:29] for label, text in lines if label == "warning"] == ["policy 'blue' acts untrained,"]
