@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from srl.core.where import Provenance
 from srl.graph.spec import Checkpoint, Component, OnFailure, PolicyEntry, Stop
 
 Auto = Literal["auto"]
+_CHOOSES = re.compile(r"uniform|win_rate|latest-\d+")
 _RETURN = ("return", "episode_return")
 """`return` in a file, which no Python attribute can be called."""
 
@@ -90,9 +92,17 @@ class Opponents:
     """Past versions as opponents, for runs whose teams have a policy each: some groups of envs play against them."""
 
     groups: int = option(1, "groups of envs, for each policy that learns, whose other teams act with past versions", low=1)
-    choose: str = option("uniform", "which version: uniform over the kept ones, or latest-<n>")
+    choose: str = option(
+        "uniform",
+        "which version: uniform over the kept ones, latest-<n>, or win_rate: most often those that the learner beats least",
+    )
+    power: float = option(2.0, "win_rate: chances go by (1 - how often a version is beaten) to this power", low=0)
     keep_every: int = option(10, "updates between versions that are kept", low=1)
-    hold: int = option(4, "slabs that a chosen version plays", low=1)
+    hold: int = option(4, "slabs that a chosen version plays; with win_rate, at least until an episode has ended", low=1)
+
+    def __post_init__(self) -> None:
+        if not _CHOOSES.fullmatch(self.choose):
+            raise ValueError(f"choose must be uniform, win_rate or latest-<n>, not {self.choose!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,6 +67,8 @@ class PolicyInfo:
             unit["state"] = self.spec.state
         if self.memory != {}:
             unit["memory"] = lead(self.memory, agents)
+        if self.source is not None:
+            unit |= {"faced": Leaf((), "int64"), "won": Leaf((), "float32")}  # how the env's last episode against it ended
         return unit
 
     @property

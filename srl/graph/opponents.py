@@ -53,6 +53,8 @@ def _match(
         asked: dict[str, object] = {"policy": acting, "max_batch": wanted.groups * sizes.per_group}
         if acting != name:
             asked |= {"choose": wanted.choose, "hold": wanted.hold * wanted.groups * (sizes.steps + 1)}
+            if wanted.choose == "win_rate":
+                asked["power"] = wanted.power
         joined = {"asks": ask}
         if name in sizes.learning:
             joined["params"] = f"params.{name}"

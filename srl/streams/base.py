@@ -261,6 +261,11 @@ class ParamSubscriber(End):
     def fetch(self, selector: str) -> tuple[Version, Tree] | None:
         """A kept version: `latest-10`, `uniform:<draw in [0, 1)>` or `=<version>`; None until it has come: ask again."""
 
+    @property
+    @abstractmethod
+    def kept(self) -> tuple[Version, ...]:
+        """The versions that `fetch` can find, oldest first, as far as this end has heard."""
+
 
 class Bell(ABC):
     """One per process: everything that can wake the process loop."""

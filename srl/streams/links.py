@@ -18,7 +18,7 @@ from srl.streams.codec import Arena, Layout, agreement
 # One way of saying everything, on every transport: (kind, slot, number, value) and perhaps a record.
 WANT, UNWANT, LATER, GRANT, PUT, FREE, BACK = range(1, 8)
 ASK, ANSWER = 16, 17
-NEW, NEWER, PARAMS, FETCH, KEPT = range(24, 29)
+NEW, NEWER, PARAMS, FETCH, KEPT, HELD = range(24, 30)
 
 _EARLY = 4096
 """Messages of a peer that is not attached yet, kept per end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from srl.core.errors import WrongType
 from srl.core.tree import Array, Tree
 from srl.streams.base import Counts, ParamPublisher, ParamSubscriber, StreamSpec, Version
 from srl.streams.codec import Arena, Layout
-from srl.streams.links import FETCH, KEPT, NEW, NEWER, PARAMS, Linked, Peers, Transport, Wire
+from srl.streams.links import FETCH, HELD, KEPT, NEW, NEWER, PARAMS, Linked, Peers, Transport, Wire
 
 HISTORY = 64
 """Versions that a publisher remembers."""
@@ -92,6 +92,8 @@ class Publisher(Peers[_Reader], ParamPublisher):
         if keep:
             self._keep(version, arrays)
         for link in self._by_name.values():
+            if keep:
+                self._name(link, version)
             self._tell(link)
             self._serve(link)
 
@@ -123,6 +125,10 @@ class Publisher(Peers[_Reader], ParamPublisher):
             target[...] = source
         arena.words(memory)[0] = version
         self._kept[version] = handle
+
+    def _name(self, link: _Reader, version: Version) -> None:
+        """Let a reader know that this version is kept, and which is the oldest that still is."""
+        link.wire.send(HELD, 0, next(iter(self._kept)), version)
 
     def _tell(self, link: _Reader) -> None:
         if self._version < 0:
@@ -169,6 +175,8 @@ class Publisher(Peers[_Reader], ParamPublisher):
         return _Reader(peer, address["source"], incarnation, wire)
 
     def _attached(self, link: _Reader) -> None:
+        for version in self._kept:
+            self._name(link, version)
         if self.transport.by != "bytes":  # there the reader asks
             self._tell(link)
 
@@ -188,6 +196,7 @@ class _Source(Linked):
     slots: list[list[Array]]
     seen: int = -1
     version: Version = -1
+    kept: list[Version] = field(default_factory=list)
 
 
 class Subscriber(Peers[_Source], ParamSubscriber):
@@ -204,7 +213,7 @@ class Subscriber(Peers[_Source], ParamSubscriber):
         self._request = incarnation << 32
         self._selector = ""
         self._fetched: tuple[Version, Tree] | None = None
-        self._handlers = {PARAMS: self._on_params, KEPT: self._on_kept, NEW: self._on_new}
+        self._handlers = {PARAMS: self._on_params, KEPT: self._on_kept, NEW: self._on_new, HELD: self._on_held}
 
     def latest(self, newer_than: Version) -> tuple[Version, Tree] | None:
         for link in self._shared:
@@ -228,6 +237,10 @@ class Subscriber(Peers[_Source], ParamSubscriber):
         if found is not None:
             self._selector, self._fetched = "", None
         return found
+
+    @property
+    def kept(self) -> tuple[Version, ...]:
+        return tuple(self._sources[-1].kept) if self._sources else ()
 
     def waits(self) -> str:
         return f"{self.name} waits for the kept version `{self._selector}`" if self._selector else ""
@@ -281,6 +294,9 @@ class Subscriber(Peers[_Source], ParamSubscriber):
 
     def _on_new(self, link: _Source, slot: int, number: int, value: int, body: Tree | None) -> None:
         """Nothing to note: the message has woken the loop, the words tell the rest."""
+
+    def _on_held(self, link: _Source, slot: int, number: int, value: int, body: Tree | None) -> None:
+        link.kept = [*(version for version in link.kept if number <= version < value), value]
 
     def _on_params(self, link: _Source, slot: int, number: int, value: int, body: Tree | None) -> None:
         if body is None:

@@ -9,6 +9,10 @@ from srl.api.policy import Ask, Policy
 from srl.core.seeds import Rng
 from srl.core.tree import Tree, map_tree
 from srl.graph.derive import PolicyInfo
+from srl.workers.outcomes import LEAVES
+
+_OF_ENVS = ("state", *LEAVES)
+"""Leaves without an axis of agents."""
 
 
 def answer(policy: Policy, info: PolicyInfo, rows: Mapping[str, Any], *, greedy: bool) -> dict[str, Any]:
@@ -16,7 +20,9 @@ def answer(policy: Policy, info: PolicyInfo, rows: Mapping[str, Any], *, greedy:
     envs, agents = rows["first"].shape
     count = envs * agents
     flat = {
-        name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), tree) for name, tree in rows.items() if name != "state"
+        name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), tree)
+        for name, tree in rows.items()
+        if name not in _OF_ENVS
     }
     act = policy.act(
         Ask(

@@ -59,6 +59,7 @@ class Group:
         self._state = next((recorder for recorder in self.recorders.values() if recorder.next_state is not None), None)
         self._only = next(iter(self.recorders.values())) if len(self.recorders) == 1 else None
         self._blocks: dict[tuple[int, int], Block] = {}
+        self._learners = [one for name, one in self.recorders.items() if graph.policies[name].algorithm is not None]
 
     def reset(self) -> None:
         """Start an episode in every env; the first rows go to the carry rows."""
@@ -151,6 +152,9 @@ class Group:
         over = ended if counting is None else ended & counting
         number = int(over.sum())
         several = len(self.spec.teams) > 1
+        for opponent in recorders:
+            if opponent.outcomes is not None and self._learners:
+                opponent.outcomes.ended(ended, self._won(opponent))
         for recorder in recorders:
             for team, agents in recorder.slices.items():
                 lived = recorder.rows_lived[over, agents]
@@ -167,3 +171,14 @@ class Group:
             self.reading.add(f"episode/{name}", float(self._stats[over, index].sum()), number)
         self.reading.count("episodes", number)
         return ended
+
+    def _won(self, opponent: Recorder) -> Array:
+        """`[E]`: 1 where those who learn here beat this opponent, 0.5 where nobody won, 0 where they lost."""
+        declared = [f"win/{team}" for learner in self._learners for team in learner.info.teams]
+        columns = [self.spec.stats.index(name) for name in declared if name in self.spec.stats]
+        if columns:
+            share: Array = self._stats[:, columns].mean(1)
+            return share
+        ours = np.mean([learner.mean_return() for learner in self._learners], axis=0)
+        won: Array = 0.5 + 0.5 * np.sign(ours - opponent.mean_return())
+        return won

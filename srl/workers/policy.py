@@ -7,16 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+
 from srl.core.load import option
 from srl.core.seeds import generator
-from srl.core.tree import Tree
+from srl.core.tree import Array, Tree
 from srl.graph.weights import ready_policy
 from srl.streams.base import End, InferServer, ParamSubscriber, updates_of
 from srl.workers.answers import answer
 from srl.workers.base import Context, Port, Worker
+from srl.workers.outcomes import NOBODY, WinRates
 
 NEWEST = (1 << 62) - 1
 """Newer than every version."""
+_PATIENCE = 15
+"""How many times `hold` a version stays, at most, while no episode against it ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +32,11 @@ class PolicyArgs:
     max_wait: float = option(0.0, "seconds that the first question waits for `min_batch`", low=0)
     greedy: bool = False
     choose: str = option(
-        "latest", "which version answers: latest, latest-<n> (kept ones before it), or uniform over the kept ones"
+        "latest",
+        "which version answers: latest, latest-<n> (kept ones before it), uniform over the kept ones, or win_rate: those that"
+        " the learner beats least often",
     )
+    power: float = option(2.0, "win_rate: a version is chosen by (1 - how often it is beaten) to this power", low=0)
     hold: int = option(1, "questions that a chosen past version answers before another is chosen", low=1)
 
 
@@ -46,8 +54,9 @@ class PolicyWorker(Worker):
         self._info = context.derived.policies[args.policy]
         self.policy = ready_policy(context.graph, self._info)
         self.version = -1 if self._params is not None else 0
-        self._selector = args.choose
-        self._left = self._chosen = 0
+        self._selector = ""
+        self._left = self._chosen = self._results = 0
+        self._rates = WinRates(args.power)
 
     def poll(self) -> int:
         """Adopt newer weights, then answer one batch of questions."""
@@ -61,6 +70,8 @@ class PolicyWorker(Worker):
             return 0
         before = time.perf_counter()
         rows = cast("dict[str, Any]", asked.rows)
+        if self._info.source is not None:
+            self._learn_how_it_went(rows["faced"], rows["won"])
         asked.reply(answer(self.policy, self._info, rows, greedy=self.args.greedy), self.version)
         units = sum(asked.sizes)
         self._left -= len(asked.sizes)
@@ -83,20 +94,45 @@ class PolicyWorker(Worker):
         """The newest weights; or, when the present ones have answered long enough, a past version."""
         if self.args.choose == "latest" or self.version < 0:
             newer = params.latest(self.version)
-        elif self._left > 0:
+        elif self._left > 0 or not self._has_met():
             return
         else:
-            newer = params.fetch(self._selector)
+            newer = self._fetch(params)
         if newer is not None:
             self._load(*newer)
-            self._choose()
+            self._left, self._results, self._selector = self.args.hold, 0, ""
 
-    def _choose(self) -> None:
-        self._left = self.args.hold
+    def _has_met(self) -> bool:
+        """By win rates, a version stays until an episode against it has ended, if they end at all."""
+        return self.args.choose != "win_rate" or self._results > 0 or self._left <= -_PATIENCE * self.args.hold
+
+    def _fetch(self, params: ParamSubscriber) -> tuple[int, Tree] | None:
+        """The version that is wanted next, when it has come; one that is kept no longer is chosen anew."""
+        if not self._selector or (self.args.choose == "win_rate" and int(self._selector[1:]) not in params.kept):
+            self._selector = self._choose(params)
+        return params.fetch(self._selector) if self._selector else None
+
+    def _choose(self, params: ParamSubscriber) -> str:
+        """A selector; empty while nothing is kept."""
+        if self.args.choose not in ("uniform", "win_rate"):
+            return self.args.choose
+        if self.args.choose == "win_rate" and not params.kept:
+            return ""
         self._chosen += 1
-        if self.args.choose == "uniform":
-            draw = generator(self.context.graph.seed, "opponent", self.args.policy, self.context.index, self._chosen).random()
-            self._selector = f"uniform:{draw:.6f}"
+        draw = generator(self.context.graph.seed, "opponent", self.args.policy, self.context.index, self._chosen).random()
+        return f"uniform:{draw:.6f}" if self.args.choose == "uniform" else f"={self._rates.choose(params.kept, draw)}"
+
+    def _learn_how_it_went(self, faced: Array, won: Array) -> None:
+        """`[envs]`: the versions that episodes were played against, and how they ended."""
+        known = faced != NOBODY
+        if not known.any():
+            return
+        for version in np.unique(faced[known]):
+            results = won[faced == version]
+            self._rates.add(int(version), float(results.sum()), len(results))
+            self._results += len(results) if version == self.version else 0
+        self.reading.count("past_episodes", int(known.sum()))
+        self.reading.add(f"beaten/{self.args.policy}", float(won[known].sum()), int(known.sum()))
 
     def _load(self, version: int, tree: Tree) -> None:
         assert isinstance(tree, dict)

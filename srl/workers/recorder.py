@@ -18,6 +18,7 @@ from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, copy_into, map_tree
 from srl.graph.derive import PolicyInfo
 from srl.workers.actions import action_map
+from srl.workers.outcomes import Outcomes
 
 
 class Recorder:
@@ -36,6 +37,8 @@ class Recorder:
         self.returns = np.zeros((envs, agents))
         self.rows_lived = np.zeros((envs, agents), np.int64)
         self.memory: Tree = zeros(lead(info.memory, envs, agents)) if info.memory != {} else {}
+        self.outcomes = Outcomes(envs) if info.source is not None else None
+        """Of episodes against a past version, which this policy then is."""
         self._root = seed ^ word(info.name)
         self._carry: dict[str, Any] = self._new_carry(env)
         self.slices = _team_slices(env, info.teams)
@@ -63,6 +66,8 @@ class Recorder:
         self.valid[...] = self.active
         self.returns[...] = 0.0
         self.rows_lived[...] = 0
+        if self.outcomes is not None:
+            self.outcomes.begin()
 
     def open(self, tree: Tree, slot: int) -> None:
         """Take memory for the next slab; its row 0 is the carry row."""
@@ -88,6 +93,8 @@ class Recorder:
         """Write an answer into its row. Row T's action and memory are thrown away: it is asked again."""
         if row == 0:
             self.tree["version"][0] = version
+        if self.outcomes is not None:
+            self._faced(row, version)
         action, extra = self._views[self.slot][row]
         if extra is not None:
             copy_into(extra, tree["extra"])
@@ -151,6 +158,12 @@ class Recorder:
         self.returns[envs] = 0.0
         self.rows_lived[envs] = 0
 
+    def mean_return(self) -> Array:
+        """`[E]`: of the agents that took part in the present episode."""
+        took_part = self.rows_lived > 0
+        mean: Array = (self.returns * took_part).sum(1) / np.maximum(took_part.sum(1), 1)
+        return mean
+
     def finish(self) -> None:
         """The slab is full: keep row T as the carry row."""
         self.keep(self.steps)
@@ -213,6 +226,8 @@ class Recorder:
             question["ids"] = self.ids
             if self.info.memory != {}:
                 question["memory"] = self.memory
+            if self.outcomes is not None:
+                question |= self.outcomes.leaves
             asks.append(question)
             action = map_tree(at, tree["action"]) if row < self.steps else None
             views.append((action, map_tree(at, tree["extra"]) if "extra" in tree else None))
@@ -248,6 +263,12 @@ class Recorder:
             )
             for team, agents in self.slices.items()
         }
+
+    def _faced(self, row: int, version: int) -> None:
+        assert self.outcomes is not None
+        self.outcomes.told()
+        if row < self.steps:
+            self.outcomes.answered(version)
 
     def _zero_memory(self, first: Array) -> None:
         if first.any():

@@ -575,6 +575,25 @@ def test_a_fetch_waits_until_something_was_kept_and_history_is_bounded(rig: Rig)
     assert reader.fetch("=3") is None
 
 
+def test_a_subscriber_hears_which_versions_are_kept_however_late_it_comes(rig: Rig) -> None:
+    publisher, early = rig.publisher(), rig.subscriber("policy/0")
+    rig.join([publisher], [early])
+    assert early.kept == ()
+    for number in range(1, 7):
+        publisher.publish(number, params(number), keep=number % 2 == 0)
+    late = rig.subscriber("policy/1")
+    rig.join([publisher], [late])
+    for reader in (early, late):
+        assert rig.until(lambda reader=reader: reader.kept == (2, 4, 6))
+    for number in range(7, 7 + 63):
+        publisher.publish(number, params(number), keep=True)
+    for reader in (early, late):
+        assert rig.until(lambda reader=reader: reader.kept == (6, *range(7, 7 + 63))), "what the publisher forgets is forgotten"
+        assert rig.until(lambda reader=reader: reader.fetch("=6"))[0] == 6
+    early.detach(publisher.name, "died")
+    assert early.kept == ()
+
+
 @pytest.mark.parametrize("selector", ["latest", "uniform:1.5", "=x", "best"])
 def test_an_unknown_selector_is_refused(rig: Rig, selector: str) -> None:
     publisher, reader = rig.publisher(), rig.subscriber()

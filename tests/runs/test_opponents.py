@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import srl
-from srl.core.errors import WiringError
+from srl.control.controller import Controller
+from srl.core.errors import WiringError, WrongType
+from srl.graph.derive import derive
+from srl.graph.prepare import prepare
+from srl.observe.metrics import read_metrics
+from srl.store.run_folder import RunFolder
 from srl.streams.base import updates_of
 
 GAME: dict[str, Any] = {
@@ -18,6 +26,19 @@ GAME: dict[str, Any] = {
     "layout": "inline",
     "checkpoint": {"every": 0},
 }
+AGES = Path(__file__).with_name("ages.py")
+PENNIES: dict[str, Any] = {
+    "env": f"{Path(__file__).parents[2] / 'docs' / 'examples' / 'pennies.py'}:Pennies",
+    "policies": {
+        "even": {"policy": f"{AGES}:Ages", "algorithm": f"{AGES}:Aging"},
+        "odd": {"policy": {"use": f"{AGES}:Ages", "guards": 10}, "algorithm": f"{AGES}:Aging"},
+    },
+    "agents": {"even": "even", "odd": "odd"},
+    "sampling": {"envs": 4, "steps": 17, "workers": 1},
+    "evaluation": None,
+    "checkpoint": {"every": 0},
+}
+"""`even` always shows 0, so it never beats an `odd` of less than ten updates and always an older one."""
 
 
 @pytest.mark.parametrize(("choose", "expected"), [("latest-1", 15), ("latest-3", 9)])
@@ -49,3 +70,69 @@ def test_uniform_opponents_are_drawn_from_all_that_was_kept() -> None:
 def test_one_policy_for_all_teams_cannot_play_its_past() -> None:
     with pytest.raises(WiringError, match="a policy for each team"):
         srl.build(env="CartPole-v1", algorithm="ppo", opponents={"groups": 1}, layout="inline")
+
+
+def met(choose: str, updates: int) -> tuple[Counter[int], Any]:
+    """How often each past `odd` answered, and the worker that chose them."""
+    opponents = {"groups": 1, "keep_every": 5, "hold": 2, "choose": choose}
+    seen: Counter[int] = Counter()
+    with srl.build(**PENNIES, opponents=opponents, stop={"updates": updates}, layout="inline") as session:
+        past: Any = session.workers["policy.odd.past.actor.even/0"]
+        while not session.finished:
+            session.step()
+            seen[updates_of(past.version)] += 1
+    return seen, past
+
+
+def test_by_win_rate_the_harder_opponents_are_met_more_often() -> None:
+    seen, past = met("win_rate", 120)
+    uniform, _ = met("uniform", 120)
+    hard = (seen[0] + seen[5]) / seen.total()
+    assert len(seen) > 10, "the others are met as well"
+    assert hard > 0.35
+    assert hard > 2 * (uniform[0] + uniform[5]) / uniform.total()
+    assert past._rates.rate(0) == past._rates.rate(5) == 0.0
+    assert past._rates.rate(50) > 0.5
+
+
+def test_a_version_stays_until_an_episode_against_it_has_ended() -> None:
+    opponents = {"groups": 1, "keep_every": 2, "hold": 1, "choose": "win_rate"}
+    short = PENNIES | {"sampling": {"envs": 4, "steps": 5, "workers": 1}}
+    with srl.build(**short, opponents=opponents, stop={"updates": 100}, layout="inline") as session:
+        past: Any = session.workers["policy.odd.past.actor.even/0"]
+        while not session.finished:
+            session.step()
+        assert past._chosen > 5
+        assert past.reading.totals["past_episodes"] >= 4 * (past._chosen - 1), "4 envs told of each choice but the last"
+
+
+@pytest.mark.parametrize("via", ["shm", "zmq"])
+def test_results_of_several_actors_reach_a_choice_in_another_process(via: Any, tmp_path: Path) -> None:
+    opponents = {"groups": 1, "keep_every": 20, "hold": 2, "choose": "win_rate"}
+    settings = PENNIES | {"opponents": opponents, "layout": "impala", "stop": {"updates": 200}, "seed": 4}
+    planned = prepare(settings=settings, look=False).graph
+    ask, past, params = "ask.odd.past.actor.even", "policy.odd.past.actor.even", "params.odd"
+    nodes = {node.name: node for node in planned.nodes}
+    nodes |= {past: replace(nodes[past], inside=None), "actor.even": replace(nodes["actor.even"], count=2)}
+    streams = [replace(stream, via=via) if stream.name in (ask, params) else stream for stream in planned.streams]
+    graph = replace(planned, nodes=tuple(nodes.values()), streams=tuple(streams))
+    folder = RunFolder.create(tmp_path, "pennies", 1)
+    assert Controller(graph, folder=folder, derived=derive(graph)).run().exit_code == 0
+    rows = read_metrics(folder.path / "metrics.jsonl")
+    assert rows[-1]["total/past_episodes"] > 100
+    won = [row["beaten/odd.past"] for row in rows if row["update"] >= 100 and "beaten/odd.past" in row]
+    # of the five to ten that are kept by then, even beats all but the first: drawn evenly it would win nine times in ten
+    assert 0.0 < sum(won) / len(won) < 0.5
+
+
+def test_a_wrong_way_to_choose_is_an_error_of_the_file() -> None:
+    with pytest.raises(WrongType, match="win_rate"):
+        srl.build(**GAME, opponents={"choose": "winrate"})
+
+
+def test_an_env_may_say_itself_who_won(tmp_path: Path) -> None:
+    opponents = {"groups": 1, "keep_every": 5, "hold": 2, "choose": "win_rate"}
+    declared = PENNIES | {"env": f"{Path(__file__).with_name('ages.py')}:Declared"}
+    with srl.build(**declared, opponents=opponents, stop={"updates": 30}, layout="inline") as session:
+        shown = [session.step().get("beaten/odd.past") for _ in range(50)]
+    assert {share for share in shown if share is not None} == {0.25}
