@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from srl.core.tree import Array
-from srl.nets.half import product
+from srl.nets.products import product
 
 FEW = 4
 """So few entities are multiplied out pair by pair; for more, products of small matrices are faster."""

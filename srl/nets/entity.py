@@ -18,9 +18,9 @@ from srl.core.spec import Leaf
 from srl.core.tree import leaves
 from srl.nets.attention import EntityAttention, seen_mean
 from srl.nets.dists import make_dist
-from srl.nets.half import product
 from srl.nets.heads import head_size, real_size
 from srl.nets.memory import CELLS
+from srl.nets.products import product
 from srl.nets.rays import RayEncoder
 from srl.nets.running import RunningScale
 
@@ -172,7 +172,7 @@ class Tower(nn.Module):
         me = torch.relu(mine)
         entities = [me.unsqueeze(1)]
         for layer, size, leaf, part in zip(layers, sizes, lists.values(), others, strict=True):
-            each = nn.functional.linear(leaf, layer.weight[:, :size])
+            each = product(leaf, layer.weight[:, :size])
             entities.append(torch.relu_(each + part.unsqueeze(1)))
         return me, torch.cat(entities, 1)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from srl.core.tree import Array
-from srl.nets.half import mm, product
+from srl.nets.products import mm, product
 
 
 def lstm_node(
@@ -53,6 +53,7 @@ class _LstmNode(torch.autograd.Function):
         out_rows, cells = x.new_empty(time + 1, number, width), np.empty((time + 1, number, width), np.float32)
         bent = np.empty((time, number, width), np.float32)  # tanh of the cells
         outs, rows, new = out_rows.numpy(), gates.numpy(), np.empty((number, width), np.float32)
+        moved = x.new_empty(number, 4 * width)
         outs[0], cells[0] = memory[:, :width].numpy(), memory[:, width:].numpy()
         for t in range(time):
             cell = cells[t]
@@ -60,10 +61,7 @@ class _LstmNode(torch.autograd.Function):
             if resets[t]:
                 out_row = torch.from_numpy(outs[t] * keep[t])
                 cell = cell * keep[t]
-            if half:
-                gates[t].add_(torch.mm(out_row.bfloat16(), onto))
-            else:
-                gates[t].addmm_(out_row, onto)
+            gates[t].add_(mm(out_row, onto, half=half, out=moved))
             gate = rows[t]
             np.tanh(gate, out=gate)
             soft = gate[:, : 3 * width]
@@ -113,15 +111,15 @@ class _LstmNode(torch.autograd.Function):
             if resets[t]:
                 to_f *= keep[t]
                 later_cell *= keep[t]
-            _mm_into(out_row, grads[t], back)
+            mm(grads[t], back, half=ctx.half, out=out_row)
             if resets[t]:
                 later_out *= keep[t]
         flat = grads.view(time * number, -1)
         before = _before(outs, keep)
         memory = torch.from_numpy(np.concatenate([later_out, later_cell], 1)) if ctx.needs_input_grad[1] else None
         bias, flat = _sorted(_column_sums(flat), width), _rounded(flat, ctx.half)
-        through = mm(flat, _sorted(weight_ih, width), ctx.half).view_as(x) if ctx.needs_input_grad[0] else None
-        to_ih, to_hh = mm(flat.t(), x.reshape(len(flat), -1), ctx.half), mm(flat.t(), before, ctx.half)
+        through = mm(flat, _sorted(weight_ih, width), half=ctx.half).view_as(x) if ctx.needs_input_grad[0] else None
+        to_ih, to_hh = mm(flat.t(), x.reshape(len(flat), -1), half=ctx.half), mm(flat.t(), before, half=ctx.half)
         return through, memory, None, _sorted(to_ih, width), _sorted(to_hh, width), bias, bias, None
 
 
@@ -141,10 +139,8 @@ class _GruNode(torch.autograd.Function):
         outs[0] = memory.numpy()
         for t in range(time):
             out_row = torch.from_numpy(outs[t] * keep[t]) if resets[t] else out_rows[t]
-            if half:
-                torch.add(torch.mm(out_row.bfloat16(), onto), bias_hh, out=moved[t])
-            else:
-                torch.addmm(bias_hh, out_row, onto, out=moved[t])
+            mm(out_row, onto, half=half, out=moved[t])
+            moved[t].add_(bias_hh)
             gate, inner = rows[t], moved[t].numpy()[:, 2 * width :]
             soft, n = gate[:, : 2 * width], gate[:, 2 * width :]
             soft += moved[t].numpy()[:, : 2 * width]
@@ -190,14 +186,14 @@ class _GruNode(torch.autograd.Function):
             np.multiply(two, moved_rows[t][:, 2 * width :], out=to_r)
             to_r -= np.multiply(to_r, r, out=two)
             moved[t].numpy()[:, : 2 * width] = to[:, : 2 * width]
-            _mm_into(moved_back, moved[t], back)
+            mm(moved[t], back, half=ctx.half, out=moved_back)
             np.add(one, moved_back.numpy(), out=later)
             if resets[t]:
                 later *= keep[t]
         flat, flat_moved = inputs.view(time * number, -1), moved.view(time * number, -1)
-        through = mm(flat, weight_ih, ctx.half).view_as(x) if ctx.needs_input_grad[0] else None
+        through = mm(flat, weight_ih, half=ctx.half).view_as(x) if ctx.needs_input_grad[0] else None
         memory = torch.from_numpy(later) if ctx.needs_input_grad[1] else None
-        to_ih, to_hh = mm(flat.t(), x.reshape(len(flat), -1), ctx.half), mm(flat_moved.t(), before, ctx.half)
+        to_ih, to_hh = mm(flat.t(), x.reshape(len(flat), -1), half=ctx.half), mm(flat_moved.t(), before, half=ctx.half)
         return through, memory, None, to_ih, to_hh, _column_sums(flat), _column_sums(flat_moved), None
 
 
@@ -230,12 +226,5 @@ def _rounded(x: Tensor, half: bool) -> Tensor:
     return x.bfloat16() if half else x
 
 
-def _mm_into(out: Tensor, one: Tensor, two: Tensor) -> None:
-    if two.dtype == torch.bfloat16:
-        out.copy_(torch.mm(one.bfloat16(), two))
-    else:
-        torch.mm(one, two, out=out)
-
-
 def _column_sums(rows: Tensor) -> Tensor:
-    return torch.mm(rows.new_ones(1, len(rows)), rows)[0]
+    return mm(rows.new_ones(1, len(rows)), rows)[0]

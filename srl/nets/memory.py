@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from srl.core.spec import Leaf
 from srl.nets.gates import gru_node, lstm_node
-from srl.nets.half import product
+from srl.nets.products import product
 
 
 class Cell(nn.Module):
@@ -70,7 +70,7 @@ class Lstm(Cell):
     def _step(self, x: Tensor, memory: Tensor) -> Tensor:
         out, cell = torch.split(memory, self.width, -1)
         weight_ih, weight_hh, bias_ih, bias_hh = self._weights()
-        moved = nn.functional.linear(x, weight_ih, bias_ih) + nn.functional.linear(out, weight_hh, bias_hh)
+        moved = product(x, weight_ih, bias_ih) + product(out, weight_hh, bias_hh)
         i, f, g, o = torch.split(moved, self.width, -1)
         cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
         return torch.cat([o.sigmoid() * cell.tanh(), cell], -1)
@@ -87,8 +87,8 @@ class Gru(Cell):
 
     def _step(self, x: Tensor, memory: Tensor) -> Tensor:
         weight_ih, weight_hh, bias_ih, bias_hh = self._weights()
-        given = torch.split(nn.functional.linear(x, weight_ih, bias_ih), self.width, -1)
-        moved = torch.split(nn.functional.linear(memory, weight_hh, bias_hh), self.width, -1)
+        given = torch.split(product(x, weight_ih, bias_ih), self.width, -1)
+        moved = torch.split(product(memory, weight_hh, bias_hh), self.width, -1)
         r, z = (given[0] + moved[0]).sigmoid(), (given[1] + moved[1]).sigmoid()
         n = torch.tanh(given[2] + r * moved[2])
         return torch.lerp(n, memory, z)

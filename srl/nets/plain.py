@@ -12,6 +12,7 @@ from srl.api.neural import PolicyLoss, ValueLoss
 from srl.core.tree import Array
 from srl.nets.mlp import Mlp
 from srl.nets.numpy_scores import make_score
+from srl.nets.products import mm
 from srl.nets.towers import activate_, unactivate_
 
 
@@ -93,7 +94,7 @@ class _Tower:
         np.matmul(x, self._first, out=below.numpy())
         activate_(below, self._kind)
         for (weight, bias), values in zip(self._layers[1:], self._values[1:], strict=True):
-            below = torch.addmm(bias, below, weight.t(), out=values[:number])
+            below = mm(below, weight.t(), out=values[:number]).add_(bias)
             activate_(below, self._kind)
         outs = []
         for head, offset in self._heads:
@@ -117,7 +118,7 @@ class _Tower:
             below = self._values[depth - 1][:number]
             np.matmul(grad.numpy().T, below.numpy(), out=weight_grad)
             np.matmul(self._ones[:number], grad.numpy(), out=bias_grad)
-            grad = torch.mm(grad, self._layers[depth][0], out=self._grads[depth - 1][:number])
+            grad = mm(grad, self._layers[depth][0], out=self._grads[depth - 1][:number])
         unactivate_(grad, self._values[0][:number], self._kind)
         both = grad.numpy().T @ x
         weight_grad, bias_grad = self._layer_grads[0]

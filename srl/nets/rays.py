@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from srl.nets.products import product
+
 CHANNELS = 9
 _TAPS = 3
 
@@ -29,4 +31,4 @@ class RayEncoder(nn.Module):
     def forward(self, rays: Tensor) -> Tensor:
         shifts = self._shifts.to(rays.device)
         matrix = (self.weight @ shifts).view(self.size, self.rays)
-        return torch.relu(nn.functional.linear(rays, matrix, self.bias.repeat_interleave(self.rays)))
+        return torch.relu(product(rays, matrix, self.bias.repeat_interleave(self.rays)))

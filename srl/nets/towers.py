@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from srl.nets.mlp import Mlp
+from srl.nets.products import mm, product
 
 THIN = 24
 """Products with an axis below this are thin."""
@@ -115,14 +116,14 @@ class _Towers(torch.autograd.Function):
 def _product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """`x @ weight.T + bias`."""
     if min(weight.shape) >= THIN:
-        return torch.addmm(bias, x, weight.t())
+        return product(x, weight, bias)
     return torch.from_numpy(np.matmul(x.numpy(), weight.numpy().T)).add_(bias)
 
 
 def _weight_grad(grad: Tensor, x: Tensor) -> Tensor:
     """`grad.T @ x`."""
     if min(grad.shape[1], x.shape[1]) >= THIN:
-        return torch.mm(grad.t(), x)
+        return mm(grad.t(), x)
     return torch.from_numpy(np.matmul(grad.numpy().T, x.numpy()))
 
 
@@ -131,7 +132,7 @@ def _input_grad(grad: Tensor, weight: Tensor) -> Tensor:
     if grad.shape[1] == 1:
         return grad * weight
     if min(weight.shape) >= THIN:
-        return torch.mm(grad, weight)
+        return mm(grad, weight)
     return torch.from_numpy(np.matmul(grad.numpy(), weight.numpy()))
 
 
