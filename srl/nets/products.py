@@ -41,7 +41,7 @@ def mm(one: Tensor, two: Tensor, *, half: bool = False, out: Tensor | None = Non
 @cache
 def by_numpy() -> bool:
     """Whether numpy's products are the faster ones: on x86 with AVX-512, made by another than MKL's maker."""
-    if not torch.backends.mkl.is_available():
+    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return False
     try:
         facts = Path("/proc/cpuinfo").read_text()
