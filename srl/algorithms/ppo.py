@@ -39,7 +39,9 @@ class PPOConfig:
     normalize_advantage: Literal["batch", "minibatch", "no"] = option("batch", "over these rows, or not at all", live=True)
     normalize_value: bool = option(False, "learn values on a running scale of the returns")
     target_kl: float | None = option(None, "leave out the rest of the passes beyond 1.5 of this divergence", above=0, live=True)
-    plain: bool = option(True, "train plain towers on CPU by hand, without autograd: the same numbers in less than half the time")
+    plain: bool = option(
+        True, "train towers and cells over vectors on CPU by hand, without autograd: the same numbers in less than half the time"
+    )
     memory_every: int | None = option(None, "record memory at every k-th row; default: at every chunk", low=1)
 
 
@@ -154,9 +156,10 @@ class PPO(Algorithm):
         """Whether this batch trains by hand; then it gets the column `features`."""
         config = self.config
         usual = type(self).loss is PPO.loss and type(self).value_error is PPO.value_error and len(batch.lead) == 2
-        if not (config.plain and usual and config.chunk == 1 and batch.origin.ranks is None):
+        if not (config.plain and usual and batch.origin.ranks is None):
             return False
-        rows = min(config.minibatch, batch.lead.numel())
+        sequences = min(max(config.minibatch // config.chunk, 1), -(-batch.lead.numel() // config.chunk))
+        rows = sequences * (config.chunk + config.burn_in)
         if self._plain is None or self._plain.rows < rows:
             self._plain = self.policy.hand_pass(rows)
         if self._plain is None:

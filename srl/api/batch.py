@@ -82,6 +82,8 @@ class Batch:
     weight: Any
     """`[B]` of a prioritised replay, or None."""
     priorities: Tensor | None
+    stop: Tensor | None = None
+    """`[T, B]`: no gradient flows from the memory before this row to the rows that it comes from; None: it flows everywhere."""
 
     if TYPE_CHECKING:
 
@@ -188,7 +190,10 @@ class Batch:
 class _Minibatch(Batch):
     """Leaves are gathered when they are first asked for: what a loss does not read costs nothing."""
 
-    def __init__(self, gather: _Gather, start: int, lead: tuple[int, ...], first: Tensor | None, trained: Tensor | None) -> None:
+    def __init__(
+        self, gather: _Gather, start: int, lead: tuple[int, ...], first: Tensor | None, trained: Tensor | None,
+        stop: Tensor | None = None,
+    ) -> None:  # fmt: skip
         self.origin = gather.batch.origin
         self.priorities = None
         self._shares = {}
@@ -199,6 +204,7 @@ class _Minibatch(Batch):
         self._first = first
         self._trained = trained
         self._dense = trained is None
+        self.stop = stop
 
     @property
     def lead(self) -> torch.Size:
@@ -354,7 +360,14 @@ class _Sequences:
             rows = ((start + time) * self.width + column[part]).flatten()
             trained = (time >= lead_in) & (time < lead_in + self.chunk)
             first = torch.div(start, self.every, rounding_mode="floor") * self.width + column[part]
-            yield _Minibatch(_Gather(batch, rows), 0, (self.length, len(start), *batch.lead[2:]), first, trained)
+            stop = self._stop(time, lead_in) if self.length > self.chunk else None
+            yield _Minibatch(_Gather(batch, rows), 0, (self.length, len(start), *batch.lead[2:]), first, trained, stop)
+
+    def _stop(self, time: Tensor, lead_in: Tensor) -> Tensor:
+        """The first trained row of every sequence: gradients end where the burn-in does."""
+        agents = self.batch.lead[2:]
+        rows = time == lead_in
+        return rows.view(*rows.shape, *[1] * len(agents)).expand(*rows.shape, *agents)
 
 
 def _spans(batch: Batch, size: int, number: int) -> Iterator[tuple[int, int]]:

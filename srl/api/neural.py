@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -44,8 +44,19 @@ ValueLoss: TypeAlias = "Callable[[Array], Array]"
 """From values `[M]` to their gradient."""
 
 
+class Recall(NamedTuple):
+    """What a pass of a policy with memory needs besides the rows."""
+
+    first: Array
+    """`[T, B]`"""
+    memory: Any
+    """`[B, ...]`, at the first row."""
+    stop: Array | None
+    """`[T, B]`, as `Batch.stop`."""
+
+
 class HandPass(Protocol):
-    """Passes over single rows on CPU without autograd: what an algorithm may use where a policy offers it."""
+    """Passes on CPU without autograd: what an algorithm may use where a policy offers it."""
 
     rows: int
     """The most that one pass takes."""
@@ -54,8 +65,13 @@ class HandPass(Protocol):
         """What `run` takes, of a whole batch; the weights that are trained do not enter it."""
         ...
 
-    def run(self, x: Array, action: Any, mask: Any, policy_loss: PolicyLoss, value_loss: ValueLoss) -> None:
-        """Forward and backward over the feature rows `x`: fills `.grad` of every parameter."""
+    def run(
+        self, x: Array, action: Any, mask: Any, policy_loss: PolicyLoss, value_loss: ValueLoss, recall: Recall | None = None
+    ) -> None:
+        """Forward and backward over the feature rows `x`: fills `.grad` of every parameter.
+
+        With memory the rows are sequences, time first, and `recall` is given.
+        """
 
 
 class NeuralPolicy(nn.Module):

@@ -35,8 +35,23 @@ class Cell(nn.Module):
         """The memory of one row: the output first."""
         return Leaf((cls.PARTS * width,), "float32")
 
-    def forward(self, x: Tensor, memory: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows `[T, B, inputs]`, memory `[B, PARTS * width]`, resets `[T, B]` -> outputs `[T, B, width]`, memory."""
+    def forward(self, x: Tensor, memory: Tensor, first: Tensor, stop: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Rows `[T, B, inputs]`, memory `[B, PARTS * width]`, resets `[T, B]` -> outputs `[T, B, width]`, memory.
+
+        Where `stop` `[T, B]`, no gradient flows from the memory before the row to the rows that it comes from.
+        """
+        if stop is None or not torch.is_grad_enabled():
+            return self._rows(x, memory, first)
+        outs, low = [], 0
+        for high in [*torch.nonzero(stop[1:].any(1))[:, 0].add(1).tolist(), len(x)]:
+            memory = torch.where(stop[low].unsqueeze(-1), memory.detach(), memory)
+            y, memory = self._rows(x[low:high], memory, first[low:high])
+            outs.append(y)
+            low = high
+        return torch.cat(outs), memory
+
+    def _rows(self, x: Tensor, memory: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+        """Without stops."""
         acting = len(x) == 1 and not torch.is_grad_enabled() and not self.bf16  # then preparing the weights is not worth it
         if x.device.type == "cpu" and x.dtype == torch.float32 and not acting and not torch.compiler.is_compiling():
             return self._node(x, memory, first)
@@ -104,7 +119,7 @@ class Forgetful(Cell):
         super().__init__(inputs, width, half=half)
         del self.weight_hh, self.bias_hh
 
-    def forward(self, x: Tensor, memory: Any, first: Tensor) -> tuple[Tensor, Any]:
+    def forward(self, x: Tensor, memory: Any, first: Tensor, stop: Tensor | None = None) -> tuple[Tensor, Any]:
         return torch.relu(product(x, self.weight_ih, self.bias_ih, half=self.bf16)), memory
 
 

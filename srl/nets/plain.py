@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from srl.api.neural import PolicyLoss, ValueLoss
+from srl.api.neural import PolicyLoss, Recall, ValueLoss
 from srl.core.tree import Array
 from srl.nets.mlp import Mlp
 from srl.nets.numpy_scores import make_score
@@ -37,7 +37,9 @@ class PlainPass:
             inputs = self.policy.encode(obs)
             return torch.cat([inputs, inputs.new_ones((*inputs.shape[:-1], 1))], -1)
 
-    def run(self, x: Array, action: Any, mask: Any, policy_loss: PolicyLoss, value_loss: ValueLoss) -> None:
+    def run(
+        self, x: Array, action: Any, mask: Any, policy_loss: PolicyLoss, value_loss: ValueLoss, recall: Recall | None = None
+    ) -> None:
         """One tower after the other, where there are two: what a tower needs stays in the cache."""
         if self._critic is not None:
             (value,) = self._critic.forward(x)

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from srl.api.batch import Batch
-from srl.api.neural import Heads, NeuralPolicy
+from srl.api.neural import HandPass, Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
 from srl.core.errors import WiringError
 from srl.core.load import option
 from srl.core.spec import TreeSpec
 from srl.core.tree import leaves
+from srl.nets.chunks import ChunkPass
 from srl.nets.dists import make_dist
 from srl.nets.heads import head_size, real_size
 from srl.nets.memory import CELLS
@@ -74,12 +75,12 @@ class Recurrent(NeuralPolicy):
     def unroll(self, batch: Batch) -> Heads:
         first, lead = batch.first, batch.first.shape
         features = self.encoder(batch.obs)
-        acting, actor = self._tower("actor", features, first, batch.memory)
+        acting, actor = self._tower("actor", features, first, batch.memory, batch.stop)
         judging, memory = acting, {"actor": actor}
         if not self.shared:
             if self.state_encoder is not None:
                 features = torch.cat([features, self.state_encoder(batch.state)], -1)
-            judging, memory["critic"] = self._tower("critic", features, first, batch.memory)
+            judging, memory["critic"] = self._tower("critic", features, first, batch.memory, batch.stop)
         heads: Heads = {
             "logits": self.logits(acting).view(*lead, -1),
             "value": self.value(judging).view(lead),
@@ -97,12 +98,18 @@ class Recurrent(NeuralPolicy):
         if self.state_encoder is not None:
             self.state_encoder.observe(batch.state, batch)
 
-    def _tower(self, name: str, features: Tensor, first: Tensor, memory: Any) -> tuple[Tensor, Any]:
+    def hand_pass(self, rows: int) -> HandPass | None:
+        """For vectors in full precision on CPU; not for a subclass, which may have another forward."""
+        usual = type(self) is Recurrent and self.memory != {} and self.state_encoder is None and not self.config.half
+        full = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in self.parameters())
+        return ChunkPass(self, rows) if usual and full and not self.encoder.pictures else None
+
+    def _tower(self, name: str, features: Tensor, first: Tensor, memory: Any, stop: Tensor | None) -> tuple[Tensor, Any]:
         """Features behind the memory `[T, B, width]`, and the memory; agents of a joint batch are sequences of their own."""
         x = self.towers[name](features).flatten(1, -2)
         restarts = first.flatten(1)
         before = memory[name].reshape(restarts.shape[1], -1) if self.memory != {} else None
-        y, after = self.cells[name](x, before, restarts)
+        y, after = self.cells[name](x, before, restarts, None if stop is None else stop.flatten(1))
         return y, after
 
 

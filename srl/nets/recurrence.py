@@ -1,0 +1,379 @@
+"""LSTM and GRU with their gradients, features before sequences: `[T, features, B]`, so that every gate is one block of memory.
+
+For passes by hand: all memory is used again at the next pass. Gradients of weights are written, not added.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from srl.core.tree import Array
+from srl.nets.memory import Cell, Gru, Lstm
+
+
+class Space:
+    """Arrays by name in memory that is used again; sizes of minibatches differ by a sequence or two."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Array] = {}
+        self.grown = 0
+        """Views taken before this number changed are of memory that was left."""
+
+    def take(self, name: str, *shape: int) -> Array:
+        """Undefined content; the same memory as the last time under this name."""
+        size = int(np.prod(shape))
+        held = self._held.get(name)
+        if held is None or len(held) < size:
+            self.grown += held is not None
+            held = self._held[name] = np.empty(size, np.float32)
+        return held[:size].reshape(shape)
+
+
+class Recurrence(Protocol):
+    """One cell over one chunk: `resize`, fill `inputs`, `forward`, `backward`."""
+
+    inputs: Array
+    """`[T, inputs + 1, B]`, of which the last row is the constant one."""
+
+    def resize(self, time: int, number: int) -> None: ...
+
+    def forward(self, memory: Array, first: Array) -> Array:
+        """Memory `[B, ...]`, resets `[T, B]` -> outputs `[T, width, B]`."""
+        ...
+
+    def backward(self, grads: Array, stop: Array | None) -> Array:
+        """From the gradients of the outputs, which are overwritten, to those of the inputs `[T, inputs, B]`.
+
+        Where `stop`, none goes from the memory before the row to the rows that it comes from.
+        """
+        ...
+
+
+def make_recurrence(cell: Cell, space: Space) -> Recurrence:
+    """The recurrence of a cell, whose parameters have gradients to write to."""
+    if isinstance(cell, Lstm):
+        return _LstmChunk(cell, space)
+    assert isinstance(cell, Gru)
+    return _GruChunk(cell, space)
+
+
+def across(rows: Array, space: Space, name: str) -> Array:
+    """`[T, k, B]` -> `[k, T * B]`."""
+    time, size, number = rows.shape
+    flat = space.take(name, size, time * number)
+    np.copyto(flat.reshape(size, time, number), rows.transpose(1, 0, 2))
+    return flat
+
+
+_sigmoid_back: Any = torch.ops.aten.sigmoid_backward.grad_input
+_tanh_back: Any = torch.ops.aten.tanh_backward.grad_input
+
+
+class _Chunk:
+    """What both have in common. Each step finds its input, a one, the output before it, and another one."""
+
+    def __init__(self, cell: Cell, space: Space) -> None:
+        self._width, self._size = cell.width, cell.weight_ih.shape[1]
+        self._space = space
+        weights = (cell.weight_ih, cell.bias_ih, cell.weight_hh, cell.bias_hh)
+        self._weights = [one.detach().numpy() for one in weights]
+        self._grads = [_grad(one) for one in weights]
+        self._plans: dict[tuple[int, int, int], Any] = {}
+
+    def resize(self, time: int, number: int) -> None:
+        key = (time, number, self._space.grown)
+        if key not in self._plans:
+            before, plan = self._space.grown, self._plan(time, number)
+            if self._space.grown != before or len(self._plans) > 3:
+                self._plans.clear()
+            key = (time, number, self._space.grown)
+            self._plans[key] = plan
+        self._outs: Array
+        self._found, self._outs, self._to, self._back, self._scratch, self._steps = self._plans[key]
+        self.inputs = self._found[:, : self._size + 1]
+        self._found[:, self._size] = 1.0
+        self._found[:, -1] = 1.0
+
+    def _plan(self, time: int, number: int) -> Any:
+        take, width = self._space.take, self._width
+        found = take("found", time, self._size + width + 2, number)
+        outs = take("outs", time, width, number)
+        to, back = take("to", time, 4 * width, number), take("back", time, self._size + 1 + width, number)
+        return found, outs, to, back, *self._views(time, number, found, outs, to, back)
+
+    def _views(
+        self, time: int, number: int, found: Array, outs: Array, to: Array, back: Array
+    ) -> tuple[tuple[Array, ...], list[Any]]:
+        """Arrays for results of the moment, and what each step works on."""
+        raise NotImplementedError
+
+    def _start(self, memory: Array, first: Array) -> None:
+        """Take resets and the first memory."""
+        self._keep: Array = (~first).astype(np.float32)
+        self._resets: list[bool] = np.any(first, axis=1).tolist()
+        np.multiply(memory.T[: self._width], self._keep[0], out=self._found[0, self._size + 1 : -1])
+
+    def _borders(self, stop: Array | None) -> tuple[list[bool], Array]:
+        """Where gradients of the memory end: `[T]`, any sequence, and `[T, B]`, 0 there."""
+        if stop is None:
+            return self._resets, self._keep
+        flags = [one or other for one, other in zip(self._resets, np.any(stop, axis=1).tolist(), strict=True)]
+        return flags, self._keep * ~stop
+
+    def _pass_on(self, t: int, out: Array) -> None:
+        """The output of a step to the one behind it."""
+        if t + 1 < len(self._steps):
+            there = self._found[t + 1, self._size + 1 : -1]
+            if self._resets[t + 1]:
+                np.multiply(out, self._keep[t + 1], out=there)
+            else:
+                np.copyto(there, out)
+
+
+class _LstmStep(NamedTuple):
+    found: Array
+    gates: Array
+    """i, f, o, and g, which goes beside the cell."""
+    soft: Tensor
+    raw: Array
+    i_f: Array
+    i: Array
+    f: Array
+    o: Array
+    g: Array
+    g_cell: Array
+    """g and the cell before."""
+    g_tensor: Tensor
+    cell: Array
+    bent: Array
+    """tanh of the cell."""
+    bent_tensor: Tensor
+    out: Array
+    to: Array
+    to_i_f: Array
+    to_o: Array
+    to_soft: Tensor
+    to_g: Tensor
+    back: Array
+
+
+class _LstmChunk(_Chunk):
+    """Gates stand in the order i, f, o, g: the sigmoids together."""
+
+    def _views(
+        self, time: int, number: int, found: Array, outs: Array, to: Array, back: Array
+    ) -> tuple[tuple[Array, ...], list[Any]]:
+        take, width = self._space.take, self._width
+        gates, g_cell = take("gates", time, 4 * width, number), take("g_cell", time + 1, 2, width, number)
+        bent, tensor = take("bent", time, width, number), torch.from_numpy
+        scratch = take("product", 2, width, number), take("one", width, number), take("later", width, number)
+        pair = (2, width, number)
+        steps = [
+            _LstmStep(
+                found=found[t, :-1], gates=gates[t], soft=tensor(gates[t, : 3 * width]), raw=gates[t, 3 * width :],
+                i_f=gates[t, : 2 * width].reshape(pair), i=gates[t, :width], f=gates[t, width : 2 * width],
+                o=gates[t, 2 * width : 3 * width], g=g_cell[t, 0], g_cell=g_cell[t], g_tensor=tensor(g_cell[t, 0]),
+                cell=g_cell[t + 1, 1], bent=bent[t], bent_tensor=tensor(bent[t]), out=outs[t],
+                to=to[t], to_i_f=to[t, : 2 * width].reshape(pair), to_o=to[t, 2 * width : 3 * width],
+                to_soft=tensor(to[t, : 3 * width]), to_g=tensor(to[t, 3 * width :]), back=back[t],
+            )
+            for t in range(time)
+        ]  # fmt: skip
+        return scratch, steps
+
+    def forward(self, memory: Array, first: Array) -> Array:
+        self._start(memory, first)
+        width, size = self._width, self._size
+        joined = self._joined = self._space.take("joined", 4 * width, size + 1 + width)
+        weight_ih, bias_ih, weight_hh, bias_hh = self._weights
+        for theirs, ours in self._orders():
+            joined[ours, :size], joined[ours, size + 1 :] = weight_ih[theirs], weight_hh[theirs]
+            np.add(bias_ih[theirs], bias_hh[theirs], out=joined[ours, size])
+        product, _, _ = self._scratch
+        np.multiply(memory.T[width:], self._keep[0], out=self._steps[0].g_cell[1])
+        kept, new = product
+        for t, step in enumerate(self._steps):
+            np.matmul(joined, step.found, out=step.gates)
+            torch.sigmoid(step.soft, out=step.soft)
+            np.tanh(step.raw, out=step.g)
+            np.multiply(step.i_f, step.g_cell, out=product)
+            np.add(kept, new, out=step.cell)
+            np.tanh(step.cell, out=step.bent)
+            np.multiply(step.o, step.bent, out=step.out)
+            self._pass_on(t, step.out)
+            if t + 1 < len(self._steps) and self._resets[t + 1]:
+                np.multiply(step.cell, self._keep[t + 1], out=step.cell)
+        return self._outs
+
+    def backward(self, grads: Array, stop: Array | None) -> Array:
+        size, (_, one, later) = self._size, self._scratch
+        ends, keep = self._borders(stop)
+        one_tensor, onto = torch.from_numpy(one), self._joined.T
+        later.fill(0.0)
+        for t in range(len(self._steps) - 1, -1, -1):
+            step, grad = self._steps[t], grads[t]
+            if t + 1 < len(self._steps):
+                np.add(grad, self._back[t + 1, size + 1 :], out=grad)
+            np.multiply(grad, step.bent, out=step.to_o)
+            np.multiply(grad, step.o, out=one)
+            _tanh_back(one_tensor, step.bent_tensor, grad_input=one_tensor)
+            np.add(later, one, out=later)
+            np.multiply(step.g_cell, later, out=step.to_i_f)
+            np.multiply(later, step.i, out=one)
+            _tanh_back(one_tensor, step.g_tensor, grad_input=step.to_g)
+            _sigmoid_back(step.to_soft, step.soft, grad_input=step.to_soft)
+            np.multiply(later, step.f, out=later)
+            np.matmul(onto, step.to, out=step.back)
+            if ends[t]:
+                later *= keep[t]
+                step.back[size + 1 :] *= keep[t]
+        self._write()
+        back: Array = self._back[:, :size]
+        return back
+
+    def _write(self) -> None:
+        """The gradients of the weights, one product over all steps."""
+        size = self._size
+        found = across(self._found[:, :-1], self._space, "found_across")
+        both = self._space.take("both", 4 * self._width, size + 1 + self._width)
+        np.matmul(across(self._to, self._space, "to_across"), found.T, out=both)
+        weight_ih, bias_ih, weight_hh, bias_hh = self._grads
+        for theirs, ours in self._orders():
+            weight_ih[theirs], weight_hh[theirs] = both[ours, :size], both[ours, size + 1 :]
+            bias_ih[theirs] = bias_hh[theirs] = both[ours, size]
+
+    def _orders(self) -> list[tuple[slice, slice]]:
+        """Gates i, f, g, o as the weights have them, and i, f, o, g."""
+        w = self._width
+        return [
+            (slice(0, 2 * w), slice(0, 2 * w)),
+            (slice(2 * w, 3 * w), slice(3 * w, 4 * w)),
+            (slice(3 * w, 4 * w), slice(2 * w, 3 * w)),
+        ]
+
+
+class _GruStep(NamedTuple):
+    found: Array
+    given: Array
+    """The inputs and a one."""
+    recalled: Array
+    """The output before, and a one."""
+    before: Array
+    soft: Array
+    """r and z."""
+    soft_tensor: Tensor
+    r: Array
+    z: Array
+    n: Array
+    n_tensor: Tensor
+    inner: Array
+    """The part of n that r lets through."""
+    out: Array
+    to_ih: Array
+    """n, r, z"""
+    to_hh: Array
+    """r, z, inner"""
+    to_n: Array
+    to_n_tensor: Tensor
+    to_r: Array
+    to_z: Array
+    to_soft: Tensor
+    to_inner: Array
+    back_x: Array
+    back_h: Array
+
+
+class _GruChunk(_Chunk):
+    """Gradients stand in the order n, r, z, inner: those of both products are one block each."""
+
+    def _views(
+        self, time: int, number: int, found: Array, outs: Array, to: Array, back: Array
+    ) -> tuple[tuple[Array, ...], list[Any]]:
+        width, size, tensor = self._width, self._size, torch.from_numpy
+        gates = self._space.take("gates", time, 4 * width, number)
+        steps = [
+            _GruStep(
+                found=found[t], given=found[t, : size + 1], recalled=found[t, size + 1 :], before=found[t, size + 1 : -1],
+                soft=gates[t, : 2 * width], soft_tensor=tensor(gates[t, : 2 * width]), r=gates[t, :width],
+                z=gates[t, width : 2 * width], n=gates[t, 2 * width : 3 * width],
+                n_tensor=tensor(gates[t, 2 * width : 3 * width]),
+                inner=gates[t, 3 * width :], out=outs[t], to_ih=to[t, : 3 * width], to_hh=to[t, width:], to_n=to[t, :width],
+                to_n_tensor=tensor(to[t, :width]), to_r=to[t, width : 2 * width], to_z=to[t, 2 * width : 3 * width],
+                to_soft=tensor(to[t, width : 3 * width]), to_inner=to[t, 3 * width :],
+                back_x=back[t, :size], back_h=back[t, size + 1 :],
+            )
+            for t in range(time)
+        ]  # fmt: skip
+        return (self._space.take("one", width, number),), steps
+
+    def forward(self, memory: Array, first: Array) -> Array:
+        self._start(memory, first)
+        width, size, (one,) = self._width, self._size, self._scratch
+        weight_ih, bias_ih, weight_hh, bias_hh = self._weights
+        soft = self._space.take("soft", 2 * width, size + width + 2)
+        own, moved = self._space.take("own", width, size + 1), self._space.take("moved", width, width + 1)
+        soft[:, :size], soft[:, size] = weight_ih[: 2 * width], bias_ih[: 2 * width]
+        soft[:, size + 1 : -1], soft[:, -1] = weight_hh[: 2 * width], bias_hh[: 2 * width]
+        own[:, :size], own[:, size] = weight_ih[2 * width :], bias_ih[2 * width :]
+        moved[:, :width], moved[:, width] = weight_hh[2 * width :], bias_hh[2 * width :]
+        for t, step in enumerate(self._steps):
+            np.matmul(soft, step.found, out=step.soft)
+            np.matmul(own, step.given, out=step.n)
+            np.matmul(moved, step.recalled, out=step.inner)
+            torch.sigmoid(step.soft_tensor, out=step.soft_tensor)
+            np.multiply(step.r, step.inner, out=one)
+            np.add(step.n, one, out=step.n)
+            np.tanh(step.n, out=step.n)
+            np.subtract(step.before, step.n, out=one)
+            np.multiply(one, step.z, out=one)
+            np.add(step.n, one, out=step.out)
+            self._pass_on(t, step.out)
+        return self._outs
+
+    def backward(self, grads: Array, stop: Array | None) -> Array:
+        width, (one,) = self._width, self._scratch
+        ends, keep = self._borders(stop)
+        weight_ih, _, weight_hh, _ = self._weights
+        onto_x = self._space.take("onto_x", 3 * width, self._size)
+        onto_x[:width], onto_x[width:] = weight_ih[2 * width :], weight_ih[: 2 * width]
+        for t in range(len(self._steps) - 1, -1, -1):
+            step, grad = self._steps[t], grads[t]
+            if t + 1 < len(self._steps):
+                np.add(grad, self._steps[t + 1].back_h, out=grad)
+            np.subtract(step.before, step.n, out=one)
+            np.multiply(one, grad, out=step.to_z)
+            np.multiply(grad, step.z, out=one)
+            np.subtract(grad, one, out=step.to_n)
+            _tanh_back(step.to_n_tensor, step.n_tensor, grad_input=step.to_n_tensor)
+            np.multiply(step.to_n, step.inner, out=step.to_r)
+            np.multiply(step.to_n, step.r, out=step.to_inner)
+            _sigmoid_back(step.to_soft, step.soft_tensor, grad_input=step.to_soft)
+            np.matmul(onto_x.T, step.to_ih, out=step.back_x)
+            np.matmul(weight_hh.T, step.to_hh, out=step.back_h)
+            np.add(step.back_h, one, out=step.back_h)
+            if ends[t]:
+                step.back_h[...] *= keep[t]
+        self._write()
+        back: Array = self._back[:, : self._size]
+        return back
+
+    def _write(self) -> None:
+        width, size, take = self._width, self._size, self._space.take
+        to = across(self._to, self._space, "to_across")
+        found = across(self._found, self._space, "found_across")
+        one, two = take("both", 3 * width, size + 1), take("two", 3 * width, width + 1)
+        np.matmul(to[: 3 * width], found[: size + 1].T, out=one)
+        np.matmul(to[width:], found[size + 1 :].T, out=two)
+        weight_ih, bias_ih, weight_hh, bias_hh = self._grads
+        weight_ih[2 * width :], bias_ih[2 * width :] = one[:width, :size], one[:width, size]
+        weight_ih[: 2 * width], bias_ih[: 2 * width] = one[width:, :size], one[width:, size]
+        weight_hh[...], bias_hh[...] = two[:, :width], two[:, width]
+
+
+def _grad(parameter: Tensor) -> Array:
+    assert parameter.grad is not None
+    return parameter.grad.numpy()
