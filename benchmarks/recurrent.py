@@ -1,7 +1,8 @@
 """Policies with memory on one thread: cells, PPO passes in chunks, acting. `python benchmarks/recurrent.py [--rounds 8]`.
 
-CPU seconds, the best of several rounds, which alternate. `limit` is the time of the matrix products alone, at the speed
-of the largest one.
+CPU seconds, the best of several rounds, which alternate. A cell costs 18 (GRU) or 24 (LSTM) multiply-adds for each weight
+of a layer of its width, where the layer costs 3: so beside the speed stands what it would be if nothing but the products
+took time, each in float32 at the speed that the fastest product of this size has here.
 """
 
 from __future__ import annotations
@@ -81,17 +82,27 @@ def small_policies(width: int, rounds: int) -> None:
     """PPO epochs over 8,192 rows of 8 numbers, minibatches of 1,024."""
     spec = PolicySpec(obs=Leaf((8,), "float32"), action=Discrete(4))
     variants: dict[str, Callable[[], Any]] = {}
+    work: dict[str, float] = {}
     for cell in ("none", "gru", "lstm"):
+        work[f"recurrent, cell {cell}"] = multiply_adds(width, cell)
         config = {"hidden": [width], "width": width, "cell": cell}
         variants[f"recurrent, cell {cell}"] = updates(Recurrent, config, spec, {"chunk": 16, "minibatch": 1024}, 64, 128)
-    config = {"hidden": [width], "width": width, "cell": "lstm", "half": True}
-    variants["recurrent, cell lstm, bfloat16"] = updates(Recurrent, config, spec, {"chunk": 16, "minibatch": 1024}, 64, 128)
+    settings = {"chunk": 16, "minibatch": 1024}
+    config = {"hidden": [width], "width": width, "cell": "lstm"}
+    variants["recurrent, cell lstm, autograd"] = updates(Recurrent, config, spec, {**settings, "plain": False}, 64, 128)
+    variants["recurrent, cell lstm, bfloat16"] = updates(Recurrent, {**config, "half": True}, spec, settings, 64, 128)
     config = {"hidden": [width, width], "shared": True}
     variants["actor_critic, shared tower, autograd"] = updates(
         ActorCritic, config, spec, {"minibatch": 1024, "plain": False}, 64, 128
     )
     variants["actor_critic, shared tower, by hand"] = updates(ActorCritic, config, spec, {"minibatch": 1024}, 64, 128)
-    report(f"PPO, chunks of 16, width {width}", variants, 64 * 128, rounds, against="recurrent, cell none")
+    for name in variants:
+        work.setdefault(name, multiply_adds(width, "lstm" if "lstm" in name else "none"))
+    times = multiply_adds(width, "lstm") / multiply_adds(width, "none")
+    title = f"PPO, chunks of 16, width {width}; the products of the LSTM are {times:.1f} times those without memory"
+    report(
+        title, variants, 64 * 128, rounds, against="recurrent, cell none", work=work, each=product_time(1024, width, 4 * width)
+    )
 
 
 def entity_policies(game: str, size: str, rounds: int) -> None:
@@ -152,20 +163,36 @@ def best(variants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float
     return found
 
 
-def report(title: str, variants: dict[str, Callable[[], Any]], rows: int, rounds: int, against: str = "") -> None:
+def report(
+    title: str, variants: dict[str, Callable[[], Any]], rows: int, rounds: int, against: str = "",
+    work: dict[str, float] | None = None, each: float = 0.0,
+) -> None:  # fmt: skip
+    """Times; with `work`, multiply-adds a row, and `each`, microseconds of one, also what products alone would take."""
     print(title)
     found = best(variants, rounds)
     for name, seconds in found.items():
+        took = seconds / rows * 1e6
         ratio = f"   x{found[against] / seconds:4.2f} of its speed without memory" if against and name != against else ""
-        print(f"  {name:38} {seconds / rows * 1e6:8.2f} us/row{ratio}")
+        if work is not None:
+            alone = work[name] * each
+            ratio = f"{ratio:40}   products {alone:6.2f} us, {alone / took:4.0%}"
+            if name != against:
+                ratio += f", alone x{found[against] / rows * 1e6 / alone:4.2f}"
+        print(f"  {name:38} {took:8.2f} us/row{ratio}")
+
+
+def multiply_adds(width: int, cell: str, inputs: int = 8, heads: int = 5) -> float:
+    """Of one row, there and back: a layer, a cell or a second layer, heads. The inputs need no gradient."""
+    return 2 * inputs * width + {"none": 3, "gru": 18, "lstm": 24}[cell] * width * width + 3 * heads * width
 
 
 def product_time(rows: int, inputs: int, outputs: int) -> float:
-    """Microseconds of one multiply-add in a product of these sizes."""
+    """Microseconds of one multiply-add in a product of these sizes, by torch or numpy."""
     x, w = torch.randn(rows, inputs), torch.randn(inputs, outputs)
     out: Tensor = torch.empty(rows, outputs)
-    seconds = best({"mm": lambda: torch.mm(x, w, out=out)}, 50)["mm"]
-    return seconds * 1e6 / (rows * inputs * outputs)
+    mine, theirs, there = x.numpy(), w.numpy(), out.numpy()
+    ways = {"torch": lambda: torch.mm(x, w, out=out), "numpy": lambda: np.matmul(mine, theirs, out=there)}
+    return min(best(ways, 50).values()) * 1e6 / (rows * inputs * outputs)
 
 
 if __name__ == "__main__":
