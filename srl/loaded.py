@@ -46,7 +46,7 @@ class LoadedRun:
         return derive(self.graph)
 
     def policy(self, which: str | Path = "best", *, name: str | None = None) -> LoadedPolicy:
-        """The policy of a checkpoint: `best`, `latest`, `step_000100000` or a path. `name`: of several policies."""
+        """The policy of a checkpoint: `best`, `latest`, `initial`, `step_000100000` or a path. `name`: of several policies."""
         name = name or self._only()
         if name not in self.derived.policies:
             raise UserError(f"the run has no policy '{name}'", ("policies", ", ".join(self.derived.policies)))
@@ -67,10 +67,11 @@ class LoadedRun:
         place = checkpoint_folder(self.folder, self.graph, name or self._only())
         if which == "best":
             path = checkpoint.best(place) or checkpoint.latest(place)
-        elif which == "latest":
-            path = checkpoint.latest(place)
+        elif which in ("latest", "initial"):
+            path = checkpoint.latest(place if which == "latest" else place / which)
         else:
-            path = place / str(which) if (place / str(which)).is_dir() else None
+            found = [folder / str(which) for folder in (place, place / "archive")]
+            path = next((folder for folder in found if (folder / "manifest.json").is_file()), None)
         if path is None:
             raise self._no_checkpoint(str(which), place)
         return path
@@ -121,7 +122,8 @@ class LoadedRun:
         if not whole and checkpoint.best(place) is None:
             hint = "let the run go on until it has saved: every `checkpoint.every` updates, and when it ends or Ctrl-C stops it"
             return UserError(f"{self.folder} has no checkpoint yet", ("try", hint))
-        known = ["best", *(["latest"] if whole else []), *whole]
+        archived = [one.name for one in checkpoint.checkpoints(place / "archive")]
+        known = ["best", *(["latest"] if whole else []), *whole, *(name for name in archived if name not in whole)]
         return UserError(f"{self.folder} has no checkpoint '{which}'", ("known", ", ".join(known)))
 
     def _only(self) -> str:

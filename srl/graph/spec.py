@@ -72,7 +72,8 @@ class Checkpoint:
     """What is kept on disk, and how often. Counted in updates, so that inline runs read no clock."""
 
     every: int = option(50, "updates between checkpoints; 0: only at the end", low=0)
-    keep: int = option(3, "how many are kept besides `best`", low=1)
+    keep: int = option(3, "how many are kept besides `best` and the archive", low=1)
+    archive: int = option(0, "every how many checkpoints the policy alone is kept for good, to play against it; 0: none", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)

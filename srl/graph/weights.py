@@ -25,6 +25,16 @@ def checkpoint_folder(run: Path, graph: Graph, policy: str) -> Path:
     return folder / policy if len(_learning(graph)) > 1 else folder
 
 
+def archive_folder(run: Path, graph: Graph, policy: str) -> Path:
+    """Where versions of the policy lie that are kept for good."""
+    return checkpoint_folder(run, graph, policy) / "archive"
+
+
+def initial_folder(run: Path, graph: Graph, policy: str) -> Path:
+    """Where the policy lies as it was before any update."""
+    return checkpoint_folder(run, graph, policy) / "initial"
+
+
 def find_weights(load: str, policy: str) -> Path:
     """The checkpoint that `load` means: itself, the newest of a folder of them, or a run's best (else its latest).
 

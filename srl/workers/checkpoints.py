@@ -6,17 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from srl.graph.spec import Graph
-from srl.graph.weights import checkpoint_folder
+from srl.graph.weights import archive_folder, checkpoint_folder, initial_folder
 from srl.store import checkpoint
 from srl.workers.base import Context
 
 __all__ = ["Checkpoints", "checkpoint_folder", "initial_folder"]
-
-
-def initial_folder(run: Path, graph: Graph, policy: str) -> Path:
-    """Where the policy lies as it was before any update."""
-    return checkpoint_folder(run, graph, policy) / "initial"
 
 
 class Checkpoints:
@@ -60,3 +54,15 @@ class Checkpoints:
         checkpoint.write(folder, env_steps, everything, state)
         checkpoint.prune(folder, self._context.graph.checkpoint.keep)
         self._written = updates
+        if self._is_archived(updates):
+            self._archive(run, env_steps, groups["policy"])
+
+    def _is_archived(self, updates: int) -> bool:
+        wanted = self._context.graph.checkpoint
+        return bool(updates and wanted.every and wanted.archive) and updates % (wanted.every * wanted.archive) == 0
+
+    def _archive(self, run: Path, env_steps: int, params: Mapping[str, Any]) -> None:
+        """The policy alone, for good; after a resume from an earlier checkpoint, what is there stays."""
+        folder = archive_folder(run, self._context.graph, self._policy)
+        if env_steps not in map(checkpoint.step_of, checkpoint.checkpoints(folder)):
+            checkpoint.write(folder, env_steps, {"policy": params}, {"env_steps": env_steps})
