@@ -78,7 +78,7 @@ class _Chunk:
 
     def __init__(self, cell: Cell, space: Space) -> None:
         self._width, self._size = cell.width, cell.weight_ih.shape[1]
-        self._space = space
+        self._space, self._half = space, cell.bf16
         weights = (cell.weight_ih, cell.bias_ih, cell.weight_hh, cell.bias_hh)
         self._weights = [one.detach().numpy() for one in weights]
         self._grads = [_grad(one) for one in weights]
@@ -123,6 +123,16 @@ class _Chunk:
             return self._resets, self._keep
         flags = [one or other for one, other in zip(self._resets, np.any(stop, axis=1).tolist(), strict=True)]
         return flags, self._keep * ~stop
+
+    def _ready(self, weight: Array) -> Any:
+        """What `_multiply` takes: rounded to bfloat16 if the cell asks for it."""
+        return torch.from_numpy(weight).bfloat16() if self._half else weight
+
+    def _multiply(self, weight: Any, rows: Array, out: Array) -> None:
+        if self._half:
+            torch.from_numpy(out).copy_(torch.mm(weight, torch.from_numpy(rows).bfloat16()))
+        else:
+            np.matmul(weight, rows, out=out)
 
     def _pass_on(self, t: int, out: Array) -> None:
         """The output of a step to the one behind it."""
@@ -188,16 +198,17 @@ class _LstmChunk(_Chunk):
     def forward(self, memory: Array, first: Array) -> Array:
         self._start(memory, first)
         width, size = self._width, self._size
-        joined = self._joined = self._space.take("joined", 4 * width, size + 1 + width)
+        joined = self._space.take("joined", 4 * width, size + 1 + width)
         weight_ih, bias_ih, weight_hh, bias_hh = self._weights
         for theirs, ours in self._orders():
             joined[ours, :size], joined[ours, size + 1 :] = weight_ih[theirs], weight_hh[theirs]
             np.add(bias_ih[theirs], bias_hh[theirs], out=joined[ours, size])
+        self._joined = self._ready(joined)
         product, _, _ = self._scratch
         np.multiply(memory.T[width:], self._keep[0], out=self._steps[0].g_cell[1])
         kept, new = product
         for t, step in enumerate(self._steps):
-            np.matmul(joined, step.found, out=step.gates)
+            self._multiply(self._joined, step.found, step.gates)
             torch.sigmoid(step.soft, out=step.soft)
             np.tanh(step.raw, out=step.g)
             np.multiply(step.i_f, step.g_cell, out=product)
@@ -227,7 +238,7 @@ class _LstmChunk(_Chunk):
             _tanh_back(one_tensor, step.g_tensor, grad_input=step.to_g)
             _sigmoid_back(step.to_soft, step.soft, grad_input=step.to_soft)
             np.multiply(later, step.f, out=later)
-            np.matmul(onto, step.to, out=step.back)
+            self._multiply(onto, step.to, step.back)
             if ends[t]:
                 later *= keep[t]
                 step.back[size + 1 :] *= keep[t]
@@ -240,7 +251,7 @@ class _LstmChunk(_Chunk):
         size = self._size
         found = across(self._found[:, :-1], self._space, "found_across")
         both = self._space.take("both", 4 * self._width, size + 1 + self._width)
-        np.matmul(across(self._to, self._space, "to_across"), found.T, out=both)
+        self._multiply(self._ready(across(self._to, self._space, "to_across")), found.T, both)
         weight_ih, bias_ih, weight_hh, bias_hh = self._grads
         for theirs, ours in self._orders():
             weight_ih[theirs], weight_hh[theirs] = both[ours, :size], both[ours, size + 1 :]
@@ -320,10 +331,11 @@ class _GruChunk(_Chunk):
         soft[:, size + 1 : -1], soft[:, -1] = weight_hh[: 2 * width], bias_hh[: 2 * width]
         own[:, :size], own[:, size] = weight_ih[2 * width :], bias_ih[2 * width :]
         moved[:, :width], moved[:, width] = weight_hh[2 * width :], bias_hh[2 * width :]
+        to_soft, to_n, to_inner = self._ready(soft), self._ready(own), self._ready(moved)
         for t, step in enumerate(self._steps):
-            np.matmul(soft, step.found, out=step.soft)
-            np.matmul(own, step.given, out=step.n)
-            np.matmul(moved, step.recalled, out=step.inner)
+            self._multiply(to_soft, step.found, step.soft)
+            self._multiply(to_n, step.given, step.n)
+            self._multiply(to_inner, step.recalled, step.inner)
             torch.sigmoid(step.soft_tensor, out=step.soft_tensor)
             np.multiply(step.r, step.inner, out=one)
             np.add(step.n, one, out=step.n)
@@ -340,6 +352,7 @@ class _GruChunk(_Chunk):
         weight_ih, _, weight_hh, _ = self._weights
         onto_x = self._space.take("onto_x", 3 * width, self._size)
         onto_x[:width], onto_x[width:] = weight_ih[2 * width :], weight_ih[: 2 * width]
+        through_x, through_h = self._ready(onto_x).T, self._ready(weight_hh).T
         for t in range(len(self._steps) - 1, -1, -1):
             step, grad = self._steps[t], grads[t]
             if t + 1 < len(self._steps):
@@ -352,8 +365,8 @@ class _GruChunk(_Chunk):
             np.multiply(step.to_n, step.inner, out=step.to_r)
             np.multiply(step.to_n, step.r, out=step.to_inner)
             _sigmoid_back(step.to_soft, step.soft_tensor, grad_input=step.to_soft)
-            np.matmul(onto_x.T, step.to_ih, out=step.back_x)
-            np.matmul(weight_hh.T, step.to_hh, out=step.back_h)
+            self._multiply(through_x, step.to_ih, step.back_x)
+            self._multiply(through_h, step.to_hh, step.back_h)
             np.add(step.back_h, one, out=step.back_h)
             if ends[t]:
                 step.back_h[...] *= keep[t]
@@ -366,8 +379,8 @@ class _GruChunk(_Chunk):
         to = across(self._to, self._space, "to_across")
         found = across(self._found, self._space, "found_across")
         one, two = take("both", 3 * width, size + 1), take("two", 3 * width, width + 1)
-        np.matmul(to[: 3 * width], found[: size + 1].T, out=one)
-        np.matmul(to[width:], found[size + 1 :].T, out=two)
+        self._multiply(self._ready(to[: 3 * width]), found[: size + 1].T, one)
+        self._multiply(self._ready(to[width:]), found[size + 1 :].T, two)
         weight_ih, bias_ih, weight_hh, bias_hh = self._grads
         weight_ih[2 * width :], bias_ih[2 * width :] = one[:width, :size], one[:width, size]
         weight_ih[: 2 * width], bias_ih[: 2 * width] = one[width:, :size], one[width:, size]

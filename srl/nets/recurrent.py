@@ -99,8 +99,8 @@ class Recurrent(NeuralPolicy):
             self.state_encoder.observe(batch.state, batch)
 
     def hand_pass(self, rows: int) -> HandPass | None:
-        """For vectors in full precision on CPU; not for a subclass, which may have another forward."""
-        usual = type(self) is Recurrent and self.memory != {} and self.state_encoder is None and not self.config.half
+        """For vectors on CPU; not for a subclass, which may have another forward."""
+        usual = type(self) is Recurrent and self.memory != {} and self.state_encoder is None
         full = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in self.parameters())
         return ChunkPass(self, rows) if usual and full and not self.encoder.pictures else None
 
