@@ -23,6 +23,8 @@ number that it shows and that stop.return is compared with. Where there are seve
 agents. Evaluations do not count. It holds if it is at least so much. With env_steps, the last such mean within so many
 env steps counts; the batch that reaches stop.env_steps belongs to them. A run that fails does not hold.
 
+The table shows the env steps at which that mean was seen, and the seconds of the whole run.
+
 exit code: 0 if it holds for every seed, 1 if not, 2 if something in the file or on the command line is wrong"""
 
 DOES_NOT_HOLD = 1
@@ -48,10 +50,10 @@ def expect(argv: list[str]) -> int:
 
 
 def table(outcomes: Sequence[Outcome], wanted: dict[str, float]) -> str:
-    """One line for each seed."""
+    """One line for each seed: the env steps at which that mean was seen, the seconds of the whole run."""
     rows = [("seed", "expected", "reached", "env steps", "seconds", "holds", "folder")]
     for outcome in outcomes:
-        row = last_row(outcome.folder)
+        row = {**last_row(outcome.folder), **_status(outcome.folder).get("reached", {})}
         rows.append(
             (
                 outcome.changes[-1].removeprefix("seed="),

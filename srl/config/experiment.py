@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from srl.config.shorthand import POLICY, spelled_out
-from srl.core.errors import BadFile, MissingKey, SrlError
+from srl.core.errors import BadFile, MissingKey, SrlError, UnknownKey
 from srl.core.load import load, option
 from srl.core.option import dump
 from srl.core.where import Provenance
@@ -16,6 +16,7 @@ from srl.graph.spec import Checkpoint, Component, OnFailure, PolicyEntry, Stop
 
 Auto = Literal["auto"]
 _CHOOSES = re.compile(r"uniform|win_rate|latest-\d+")
+_EXPECTED = re.compile(r"env_steps|return(/.+)?")
 _RETURN = ("return", "episode_return")
 """`return` in a file, which no Python attribute can be called."""
 
@@ -175,7 +176,7 @@ class Experiment:
     opponents: Opponents | None = option(None, "groups, choose, keep_every, hold: play past versions; null: only the newest")
     stop: Stop = field(default_factory=Stop)
     """When the run is done: whichever comes first."""
-    expect: Mapping[str, float] = option({}, "what it should reach, for tests and `srl bench`")
+    expect: Mapping[str, float] = option({}, "what it reaches: return (or return/TEAM), within env_steps; see srl expect --help")
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     """What is kept on disk."""
     seed: int = option(1, "root of every generator", low=0)
@@ -244,6 +245,7 @@ def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) 
             ("expected", "algorithm (a name, or a mapping with `use`)"),
             ("try", "algorithm=ppo"),
         )
+    _check_expect(experiment.expect, where)
     if experiment.policies and (both := next((key for key in ("policy", "load") if config.get(key) is not None), None)):
         origin = where.at(("policies",)) if where is not None else None
         raise BadFile(
@@ -299,6 +301,17 @@ def settled(
         device=device,
         evaluation=evaluation,
     )
+
+
+def _check_expect(expect: Mapping[str, float], where: Provenance | None) -> None:
+    for name in expect:
+        if not _EXPECTED.fullmatch(name):
+            origin = where.at(("expect", name)) if where is not None else None
+            raise UnknownKey(
+                f"'expect' has no setting '{name}'",
+                *([("from", str(origin))] if origin is not None else []),
+                ("settings", "return, return/TEAM, env_steps"),
+            )
 
 
 def _with_file_words(error: SrlError) -> SrlError:

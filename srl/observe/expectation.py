@@ -61,11 +61,6 @@ def wanted_returns(expect: Mapping[str, float]) -> dict[str, float]:
     return {name: least for name, least in expect.items() if name != ENV_STEPS}
 
 
-def is_expectable(name: str) -> bool:
-    """Whether `expect` may have this key."""
-    return name in (RETURN, ENV_STEPS) or (name.startswith(f"{RETURN}/") and len(name) > len(RETURN) + 1)
-
-
 def expected(expect: Mapping[str, float]) -> str:
     """`return 475 within 300,000 env steps`"""
     text = ", ".join(f"{name} {figure(least)}" for name, least in wanted_returns(expect).items())

@@ -117,3 +117,11 @@ def test_what_an_inherited_experiment_reaches_is_not_expected(folder, capsys):
     (folder / "other.yaml").write_text("inherit: my\nenv: Acrobot-v1\n")
     assert main(["other", "--print-config"]) == 0
     assert "expect: {}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["returns", "return/", "eval/return"])
+def test_what_cannot_be_expected_is_refused(name, capsys):
+    assert main(["my", f"expect={{{name}: 3}}", "--dry-run"]) == 2
+    assert capsys.readouterr().err == (
+        f"error[E02]: 'expect' has no setting '{name}'\n  from: command line\n  settings: return, return/TEAM, env_steps\n"
+    )

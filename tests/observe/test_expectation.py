@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srl.observe.expectation import Expectation, expected, is_expectable
+from srl.observe.expectation import Expectation, expected
 
 
 def test_the_last_mean_counts_not_the_best() -> None:
@@ -77,10 +77,3 @@ def test_a_figure_just_below_is_not_shown_as_reached() -> None:
 
 def test_an_expectation_in_words() -> None:
     assert expected({"return": -22, "env_steps": 400_000}) == "return -22 within 400,000 env steps"
-
-
-@pytest.mark.parametrize(
-    ("name", "valid"), [("return", True), ("return/prey", True), ("env_steps", True), ("return/", False), ("returns", False)]
-)
-def test_only_returns_and_env_steps_can_be_expected(name: str, valid: bool) -> None:
-    assert is_expectable(name) is valid
