@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,28 @@ def absolute(config: Mapping[str, Any]) -> dict[str, Any]:
             for name, part in policies.items()
         }
     return plain
+
+
+def homes(settings: Any) -> list[str]:
+    """Modules and files whose import registers the names in these settings: those that this process registered itself."""
+    found: dict[str, None] = {}
+    for registry in REGISTRIES.values():
+        for name in _texts(settings):
+            with contextlib.suppress(NotImportable):  # of a notebook: whoever needs it elsewhere says so
+                if (home := registry.home(name)) is not None:
+                    found[home] = None
+    return list(found)
+
+
+def _texts(settings: Any) -> Iterator[str]:
+    if isinstance(settings, str):
+        yield settings
+    elif isinstance(settings, Mapping):
+        for one in settings.values():
+            yield from _texts(one)
+    elif isinstance(settings, list | tuple):
+        for one in settings:
+            yield from _texts(one)
 
 
 def _kind(key: Any, above: str) -> str:

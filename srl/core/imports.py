@@ -63,6 +63,18 @@ def stop_if_imported() -> None:
         raise _ScriptEnds
 
 
+def is_importing() -> bool:
+    """Whether a module is being imported by its path or as a plugin, which other processes do too."""
+    return _depth > 0
+
+
+def module_path(module: str, name: str) -> str:
+    """The module, or the file, that every process can import to find what `module` is here; `name` is for the error."""
+    if module.startswith(_PREFIX):
+        return str(sys.modules[module].__file__)
+    return _main_path(name) if module == "__main__" else module
+
+
 def dotted_path(found: Any) -> str:
     """The path by which every process can import the class or function."""
     module, name = found.__module__, found.__qualname__
@@ -73,11 +85,7 @@ def dotted_path(found: Any) -> str:
             ("from", place_of(found)),
             ("try", "move it to the top level of its file, or mode=inline"),
         )
-    if module.startswith(_PREFIX):
-        return f"{sys.modules[module].__file__}:{name}"
-    if module == "__main__":
-        return f"{_main_path(name)}:{name}"
-    return f"{module}:{name}"
+    return f"{module_path(module, name)}:{name}"
 
 
 def place_of(found: Any) -> str:

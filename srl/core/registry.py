@@ -8,7 +8,17 @@ from typing import Any, TypeVar
 
 from srl.core.builtin import BUILTIN
 from srl.core.errors import NameTaken, NotImportable, UnknownName
-from srl.core.imports import dotted_path, identity, import_module, import_path, import_paths, place_of, stop_if_imported
+from srl.core.imports import (
+    dotted_path,
+    identity,
+    import_module,
+    import_path,
+    import_paths,
+    is_importing,
+    module_path,
+    place_of,
+    stop_if_imported,
+)
 from srl.core.load import nearest
 
 __all__ = [
@@ -27,21 +37,38 @@ class Registry:
         self.kind = kind
         self._targets: dict[str, Any] = dict(builtin or {})
         self._places: dict[str, str] = {}
+        self._homes: dict[str, str] = {}
 
-    def add(self, name: str, target: Any, *, place: str | None = None) -> None:
-        """Register a class or `"pkg.mod:Class"`. The same thing again (a reload, `__main__`) renews it; another is refused."""
-        place = place or _caller()
+    def add(self, name: str, target: Any, *, place: str | None = None, home: str = "") -> None:
+        """Register a class or `"pkg.mod:Class"`. The same thing again (a reload, `__main__`) renews it; another is refused.
+
+        `home`: the module that does so; nobody's where `place` is given without it.
+        """
+        if place is None:
+            place, home = _caller()
         if not name or ":" in name or name.endswith(".py"):
             raise NameTaken(f"'{name}' cannot be the name of a {self.kind}: it reads as a path", ("from", place))
         if name in self._targets and not _same(self._targets[name], target):
             raise NameTaken(
                 f"two things are registered as {self.kind} '{name}'",
-                ("first", self._place(name)),
+                ("first", self.place(name)),
                 ("second", place),
                 ("try", "give one of them another name"),
             )
         self._targets[name] = target
         self._places[name] = place
+        if home and not is_importing():
+            self._homes[name] = home
+
+    def home(self, name: str) -> str | None:
+        """The module, or file, whose import registers the name; None where no other process needs to be told of it."""
+        home = self._homes.get(name)
+        return module_path(home, name) if home in sys.modules else None
+
+    def place(self, name: str) -> str:
+        """`file.py:12`, where the name was registered."""
+        target = self._targets[name]
+        return self._places.get(name) or (f"{target} (built in)" if isinstance(target, str) else place_of(target))
 
     def resolve(self, name: Any) -> Any:
         """The class behind a name or a path; anything that is not text is taken as it is."""
@@ -74,10 +101,6 @@ class Registry:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
-
-    def _place(self, name: str) -> str:
-        target = self._targets[name]
-        return self._places.get(name) or (f"{target} (built in)" if isinstance(target, str) else place_of(target))
 
     def _unknown(self, name: str) -> NotImportable:
         error = UnknownName(f"no {self.kind} is called '{name}'")
@@ -132,10 +155,10 @@ def register_transform(name: str) -> Callable[[C], C]:
 
 
 def _register(kind: str, name: str) -> Callable[[C], C]:
-    place = _caller()
+    place, home = _caller()
 
     def keep(target: C) -> C:
-        REGISTRIES[kind].add(name, target, place=place)
+        REGISTRIES[kind].add(name, target, place=place, home=home)
         return target
 
     return keep
@@ -149,9 +172,9 @@ def _same(old: Any, new: Any) -> bool:
     return identity(old) == identity(new)
 
 
-def _caller() -> str:
-    """`file.py:12` of the first frame outside this file."""
+def _caller() -> tuple[str, str]:
+    """`file.py:12` of the first frame outside this file, and its module."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}", str(frame.f_globals.get("__name__", ""))

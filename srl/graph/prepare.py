@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any
 
 from srl.config.compose import Composed, compose, render_with_provenance
 from srl.config.experiment import Experiment, read_experiment, write_experiment
-from srl.config.portable import absolute, by_name
-from srl.core.errors import MissingKey, UserError
+from srl.config.portable import absolute, by_name, homes
+from srl.core.errors import MissingKey, UnknownName, UserError
 from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.build import graph_to_yaml
@@ -69,7 +70,7 @@ class Prepared:
             derived = derived_specs(self.graph)
             check_sequences(self.graph, derived)
         except UserError as error:
-            raise placed(error, self.composed.provenance) from None
+            raise _explained(placed(error, self.composed.provenance)) from None
         check_weights(self.graph, derived, resumed=resumed)
         return replace(self, derived=derived, shared=check_memory(self.graph, derived, self.machine))
 
@@ -93,7 +94,7 @@ def prepare(
 ) -> Prepared:
     """Compose, decide, wire and check. `look`: also build env and policies once, in a process of their own."""
     composed, changes = _compose(experiment, overrides, by_name(settings or {}), resume)
-    wanted = _named(read_experiment(composed.data, composed.provenance), composed)
+    wanted = _with_homes(_named(read_experiment(composed.data, composed.provenance), composed))
     machine = machine or Machine.here()
     timing = _timing(wanted)
     done = plan(wanted, machine=machine, timing=timing, where=composed.provenance)
@@ -186,6 +187,26 @@ def _named(experiment: Experiment, composed: Composed) -> Experiment:
         return experiment
     name = composed.name or experiment.env.use
     return replace(experiment, name=name.rpartition("/")[2] if ":" not in name else name.rpartition(":")[2])
+
+
+def _with_homes(experiment: Experiment) -> Experiment:
+    """What this process registered under a name, every other finds too: it imports the module or script that did so."""
+    plugins = dict.fromkeys([*experiment.plugins, *homes(write_experiment(experiment))])
+    return replace(experiment, plugins=tuple(plugins))
+
+
+def _explained(error: UserError) -> UserError:
+    """A name that another process does not find, although this one has it."""
+    match = re.fullmatch(r"no (\w+) is called '(.+)'", error.headline)
+    if match is None or match[1] not in REGISTRIES or match[2] not in REGISTRIES[match[1]]:
+        return error
+    return UnknownName(
+        f"{match[1]} '{match[2]}' is registered in this process only",
+        ("from", REGISTRIES[match[1]].place(match[2])),
+        ("because", "other processes import that file, and do not come to this line"),
+        ("try", 'register it at the top level of the file, not below `if __name__ == "__main__":` nor in a function'),
+        ("or", "mode=inline"),
+    )
 
 
 def _needs_plugins(graph: Graph) -> bool:
