@@ -164,7 +164,7 @@ class PPO(Algorithm):
             self._plain = self.policy.hand_pass(rows)
         if self._plain is None:
             return False
-        batch.add(features=self._plain.features(batch.obs))
+        batch.add(features=self._plain.features(batch.obs, batch.state))
         return True
 
     @torch.no_grad()

@@ -61,7 +61,7 @@ class HandPass(Protocol):
     rows: int
     """The most that one pass takes."""
 
-    def features(self, obs: Any) -> Tensor:
+    def features(self, obs: Any, state: Any = None) -> Tensor:
         """What `run` takes, of a whole batch; the weights that are trained do not enter it."""
         ...
 

@@ -26,17 +26,23 @@ class ChunkPass:
         space = Space()  # of both towers: one is done before the other begins
         heads = [policy.logits, policy.value]
         sets = {"actor": heads} if policy.shared else {"actor": heads[:1], "critic": heads[1:]}
-        self._towers = {name: _Tower(policy.towers[name], policy.cells[name], own, space) for name, own in sets.items()}
+        self._size = policy.encoder.size
+        self._towers = {
+            name: _Tower(policy.towers[name], policy.cells[name], own, self._size, space) for name, own in sets.items()
+        }
         self._score = make_score(policy.spec.action)
         none = np.zeros(0, np.float32)
         self._log_std = none if policy.log_std is None else policy.log_std.detach().numpy()
         self._log_std_grad = none if policy.log_std is None else policy.log_std.grad.numpy()
 
-    def features(self, obs: Any) -> Tensor:
-        """Inputs and a constant one."""
+    def features(self, obs: Any, state: Any = None) -> Tensor:
+        """Inputs and a constant one, then what the critic alone reads."""
         with torch.no_grad():
             inputs = self.policy.encoder(obs)
-            return torch.cat([inputs, inputs.new_ones((*inputs.shape[:-1], 1))], -1)
+            parts = [inputs, inputs.new_ones((*inputs.shape[:-1], 1))]
+            if self.policy.state_encoder is not None:
+                parts.append(self.policy.state_encoder(state))
+            return torch.cat(parts, -1)
 
     def run(
         self, x: Array, action: Any, mask: Any, policy_loss: PolicyLoss, value_loss: ValueLoss, recall: Recall | None = None
@@ -51,6 +57,7 @@ class ChunkPass:
             return
         (value,) = self._towers["critic"].forward(x, recall.memory["critic"], recall.first)
         self._towers["critic"].backward(x, value_loss(value)[None], recall.stop)
+        x = x[:, : self._size + 1]
         logits = self._towers["actor"].forward(x, recall.memory["actor"], recall.first)
         grads = np.empty_like(logits)
         self._act(logits, action, mask, policy_loss, grads)
@@ -63,10 +70,10 @@ class ChunkPass:
 
 
 class _Tower:
-    """Hidden layers, a cell, heads. Every layer finds its inputs with a constant one behind them."""
+    """Hidden layers, a cell, heads. Every layer finds its inputs with a constant one behind them; the first at column `one`."""
 
-    def __init__(self, body: Mlp, cell: Cell, heads: list[nn.Linear], space: Space) -> None:
-        self._kind, self._space = body.activation, space
+    def __init__(self, body: Mlp, cell: Cell, heads: list[nn.Linear], one: int, space: Space) -> None:
+        self._kind, self._one, self._space = body.activation, one, space
         layers: list[Any] = list(body.layers)
         self._layers = [(layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in layers]
         self._layer_grads = [(layer.weight.grad.numpy(), layer.bias.grad.numpy()) for layer in layers]
@@ -75,10 +82,11 @@ class _Tower:
         self._head_grads: list[Any] = [(_grad(head.weight), _grad(head.bias)) for head in heads]
 
     def forward(self, x: Array, memory: Array, first: Array) -> Array:
-        """Rows `[T * B, inputs + 1]` -> heads `[k, T * B]`."""
+        """Rows `[T * B, inputs and a one]` -> heads `[k, T * B]`."""
         time, number = first.shape
         self._cell.resize(time, number)
         below = x.reshape(time, number, -1).transpose(0, 2, 1)
+        one = self._one
         self._values = []
         for depth, (weight, bias) in enumerate(self._layers):
             if depth == len(self._layers) - 1:
@@ -86,12 +94,12 @@ class _Tower:
             else:
                 values = self._space.take(f"layer {depth}", time, len(bias) + 1, number)
                 values[:, -1] = 1.0
-            np.matmul(np.concatenate([weight, bias[:, None]], 1), below, out=values[:, :-1])
+            np.matmul(np.concatenate([weight[:, :one], bias[:, None], weight[:, one:]], 1), below, out=values[:, :-1])
             activate_(torch.from_numpy(values[:, :-1]), self._kind)
             self._values.append(values)
-            below = values
+            below, one = values, len(bias)
         if not self._layers:
-            np.copyto(self._cell.inputs, below)
+            self._cell.inputs[:, :one], self._cell.inputs[:, one:-1] = below[:, :one], below[:, one + 1 :]
         self._outs = self._cell.forward(memory, first)
         weight = np.concatenate([weight for weight, _ in self._heads])
         heads = np.empty((len(weight), time, number), np.float32)
@@ -113,9 +121,10 @@ class _Tower:
             to = across(grad, self._space, "to_across")
             both = to @ (across(self._values[depth - 1], self._space, "found_across").T if depth else x)
             weight_grad, bias_grad = self._layer_grads[depth]
-            weight_grad[...], bias_grad[...] = both[:, :-1], both[:, -1]
+            weight = self._layers[depth][0]
+            one = weight.shape[1] if depth else self._one
+            weight_grad[:, :one], bias_grad[...], weight_grad[:, one:] = both[:, :one], both[:, one], both[:, one + 1 :]
             if depth:
-                weight = self._layers[depth][0]
                 above, grad = grad, self._space.take(f"to layer {depth}", time, weight.shape[1], number)
                 np.matmul(weight.T, above, out=grad)
 

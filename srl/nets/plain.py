@@ -31,7 +31,7 @@ class PlainPass:
         self._log_std = none if policy.log_std is None else policy.log_std.detach().numpy()
         self._log_std_grad = none if policy.log_std is None else _grad(policy.log_std)
 
-    def features(self, obs: Any) -> Tensor:
+    def features(self, obs: Any, state: Any = None) -> Tensor:
         """What `forward` takes, of whole batches: inputs and a constant one. Weights do not enter it."""
         with torch.no_grad():
             inputs = self.policy.encode(obs)

@@ -100,9 +100,10 @@ class Recurrent(NeuralPolicy):
 
     def hand_pass(self, rows: int) -> HandPass | None:
         """For vectors on CPU; not for a subclass, which may have another forward."""
-        usual = type(self) is Recurrent and self.memory != {} and self.state_encoder is None
+        usual = type(self) is Recurrent and self.memory != {}
+        pictures = len(self.encoder.pictures) + (len(self.state_encoder.pictures) if self.state_encoder is not None else 0)
         full = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in self.parameters())
-        return ChunkPass(self, rows) if usual and full and not self.encoder.pictures else None
+        return ChunkPass(self, rows) if usual and full and not pictures else None
 
     def _tower(self, name: str, features: Tensor, first: Tensor, memory: Any, stop: Tensor | None) -> tuple[Tensor, Any]:
         """Features behind the memory `[T, B, width]`, and the memory; agents of a joint batch are sequences of their own."""

@@ -9,13 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from srl.algorithms.ppo import PPO
 from srl.api.batch import Batch
 from srl.api.env import ActionSpec, Box, Discrete, MultiDiscrete
 from srl.api.neural import Recall
 from srl.api.policy import PolicySpec
+from srl.api.slab import SlabShape, slab_spec
 from srl.core.load import load
-from srl.core.spec import Leaf
+from srl.core.spec import Leaf, zeros
 from srl.learners.flat import flatten
+from srl.learners.single import SingleLearner
 from srl.nets.recurrent import Recurrent
 from tests.algorithms.slabs import make, record
 
@@ -36,9 +39,11 @@ def rows(policy: Recurrent, time: int, number: int) -> tuple[Tensor, Tensor, dic
     return torch.randn(time, number, 6), torch.rand(time, number) < 0.2, memory
 
 
-def compare(policy: Recurrent, obs: Tensor, first: Tensor, memory: dict[str, Tensor], stop: Tensor | None) -> None:
+def compare(
+    policy: Recurrent, obs: Tensor, first: Tensor, memory: dict[str, Tensor], stop: Tensor | None, state: Tensor | None = None
+) -> None:
     """Gradients of both ways for a random loss."""
-    batch = Batch.of(obs=obs, first=first, memory=memory, reward=torch.zeros(first.shape)).add(stop=stop)
+    batch = Batch.of(obs=obs, first=first, memory=memory, reward=torch.zeros(first.shape), state=state).add(stop=stop)
     heads = policy.unroll(batch)
     dist = policy.dist(heads)
     given = dist.mode().detach()
@@ -63,7 +68,7 @@ def compare(policy: Recurrent, obs: Tensor, first: Tensor, memory: dict[str, Ten
     for one in policy.parameters():
         one.grad.fill_(9.0)  # type: ignore[union-attr]
     recall = Recall(first.numpy(), {name: leaf.numpy() for name, leaf in memory.items()}, None if stop is None else stop.numpy())
-    run.run(run.features(obs).flatten(0, 1).numpy(), given.flatten(0, 1).numpy(), None, policy_loss, value_loss, recall)
+    run.run(run.features(obs, state).flatten(0, 1).numpy(), given.flatten(0, 1).numpy(), None, policy_loss, value_loss, recall)
     torch.testing.assert_close(torch.from_numpy(found["value"]), heads["value"].detach().flatten(), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(torch.from_numpy(found["log_prob"]), dist.log_prob(given).detach().flatten(), atol=1e-5, rtol=1e-4)
     for (name, one), want in zip(policy.named_parameters(), expected, strict=True):
@@ -164,7 +169,41 @@ def test_ppo_learns_by_hand_what_it_learns_with_autograd(cell: str, options: dic
         assert metrics[name] == pytest.approx(number, abs=2e-3, rel=2e-3), name
 
 
-@pytest.mark.parametrize("config", [{"cell": "none"}, {"critic_state": True}], ids=["no memory", "critic of the state"])
-def test_what_cannot_be_done_by_hand_is_left_to_autograd(config: dict[str, Any]) -> None:
-    spec = PolicySpec(obs=Leaf((6,), "float32"), action=Discrete(3), state=Leaf((3,), "float32"))
-    assert Recurrent(load(Recurrent.Config, config), spec).hand_pass(64) is None
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("hidden", [[], [16], [16, 8]], ids=str)
+def test_a_critic_that_reads_the_state_learns_by_hand(cell: str, hidden: list[int]) -> None:
+    spec = PolicySpec(obs=Leaf((6,), "float32"), action=Discrete(3), state=Leaf((2, 2), "float32"))
+    torch.manual_seed(0)
+    policy = Recurrent(load(Recurrent.Config, {"cell": cell, "hidden": hidden, "width": 12, "critic_state": True}), spec)
+    flatten(policy.parameters())
+    obs, first, memory = rows(policy, 7, 5)
+    compare(policy, obs, first, memory, None, state=torch.randn(7, 5, 2, 2))
+
+
+def test_ppo_hands_the_state_to_the_critic() -> None:
+    spec = PolicySpec(obs=Leaf((6,), "float32"), action=Discrete(3), state=Leaf((4,), "float32"), agents=2)
+    shape = SlabShape(steps=8, envs=3, agents=2, memory_every=4)
+    results = []
+    for plain in (True, False):
+        learner = SingleLearner(
+            algorithm=PPO, config=load(PPO.Config, {"chunk": 4, "minibatch": 16, "plain": plain}), policy=Recurrent,
+            policy_config=load(Recurrent.Config, {"critic_state": True, "width": 8}), spec=spec, seed=0, shape=shape,
+        )  # fmt: skip
+        extra = {"log_prob": Leaf((), "float32"), "value": Leaf((), "float32")}
+        slab: Any = zeros(slab_spec(shape, spec, memory=learner.policy.memory, extra=extra, signals={}))
+        noise = np.random.default_rng(0)
+        for name in ("obs", "state", "reward"):
+            slab[name][...] = noise.standard_normal(slab[name].shape)
+        slab["extra"]["log_prob"][...] = -np.log(3.0)
+        slab["valid"][...] = True
+        learner.update(slab)
+        assert (learner.algorithm._plain is not None) is plain  # type: ignore[attr-defined]
+        results.append({name: array.copy() for name, array in learner.params().items()})
+    for name, want in results[1].items():
+        np.testing.assert_allclose(results[0][name], want, atol=2e-4, rtol=1e-3, err_msg=name)
+
+
+def test_what_cannot_be_done_by_hand_is_left_to_autograd() -> None:
+    for config, obs in (({"cell": "none"}, Leaf((6,), "float32")), ({}, Leaf((36, 36, 4), "uint8"))):
+        policy = Recurrent(load(Recurrent.Config, config), PolicySpec(obs=obs, action=Discrete(3)))
+        assert policy.hand_pass(64) is None
