@@ -54,10 +54,12 @@ class Record:
         self._expectation = Expectation(graph.expect, stop=graph.stop.env_steps, reached=earlier.get("reached"))
         self._top = self.incarnation
         self._state = "running"
+        self._remarked = False
         self._status()
 
     def report(self) -> None:
         """A report has come: show it, and write a line if it is time to."""
+        self._remark()
         now = time.monotonic()
         if now < self._due:
             return
@@ -111,6 +113,15 @@ class Record:
         for file in (self._metrics, self._events, self._folder):
             if file is not None:
                 file.close()
+
+    def _remark(self) -> None:
+        """Once: an env gives what it does not declare. The actor's log has the figures."""
+        if not self._remarked and (actors := self._watch.who("env/outside_bounds")):
+            self._remarked = True
+            self.say(
+                f"note: observations leave the bounds that the env declares; the log of {actors[0]} says which, and by how much"
+            )
+            self.event("outside_bounds", worker=actors[0])
 
     def _row(self) -> None:
         self._expectation.see(self._watch.env_steps, self._watch.episode_returns)

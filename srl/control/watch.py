@@ -177,6 +177,10 @@ class Watch:
         ]
         return _LEVELS.get(name, sum)(values) if values else 0.0
 
+    def who(self, name: str) -> list[str]:
+        """The workers that have counted something under this name."""
+        return [worker for worker, seen in self._workers.items() if seen.report.reading.totals.get(name)]
+
     @property
     def env_steps(self) -> int:
         """Valid rows trained on; rows stepped where nobody trains."""

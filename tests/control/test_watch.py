@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from srl.control.lifecycle import BoundEnd
 from srl.control.record import Record
 from srl.control.watch import Watch
 from srl.graph.spec import Component, PolicyEntry
+from srl.observe.console import Console
 from srl.observe.verdict import Verdict
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
@@ -95,3 +97,19 @@ def test_the_verdict_names_the_newest_whole_step_not_the_best_or_the_first(tmp_p
         verdict = record.finish(Verdict(kind="done"))
         assert verdict.checkpoint == expected
         assert (folder.checkpoints / verdict.checkpoint).is_dir()
+
+
+def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
+    seen, out, folder = watch(), io.StringIO(), RunFolder.create(tmp_path, "rig", 1)
+    record = Record(graph(), seen, folder, Console(out), None)
+    seen.take("counter/0", entry("counter/0", "out"))
+    record.report()
+    assert out.getvalue() == ""
+    for at in (2.0, 3.0):
+        seen.take("counter/0", entry("counter/0", "out", totals={"env/outside_bounds": 1.0}, at=at))
+        record.report()
+    assert out.getvalue() == (
+        "note: observations leave the bounds that the env declares; the log of counter/0 says which, and by how much\n"
+    )
+    assert [event for event in folder.read_events() if event["event"] == "outside_bounds"][0]["worker"] == "counter/0"
+    record.close()
