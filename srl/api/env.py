@@ -101,6 +101,8 @@ class EnvSpec:
     """Extra recorded leaves per agent (cost, expert action)."""
     stats: tuple[str, ...] = ()
     """Numbers of a finished episode: `episode/<name>` in every log."""
+    headline: str | None = None
+    """The one of `stats` that says most of a match between two teams: what `srl eval --cross-play` shows."""
 
 
 @dataclass(slots=True)

@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from srl.cli.parsing import Parser
 from srl.core.errors import UserError
 
+if TYPE_CHECKING:
+    from srl.loaded import LoadedRun
+
 
 def evaluate(argv: list[str]) -> int:
-    """Means over episodes; `--cross-play OTHER` lets the policies of two runs meet."""
+    """Means over episodes; `--cross-play` lets the saved versions of both sides meet, `--cross-play OTHER` those of two runs."""
     parser = Parser(prog="srl eval", description="play episodes with a run's policy and print what came out")
     parser.add_argument("run", help="a run folder, or one above it: its newest run")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
-    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--episodes", type=int, help="how many, of each match (default: 20; cross play: 32)")
     parser.add_argument("--envs", type=int, default=None, help="envs side by side")
-    parser.add_argument("--sampled", action="store_true", help="drawn actions, as in training")
-    parser.add_argument("--cross-play", metavar="RUN", help="each policy of this run against the others of that one")
+    parser.add_argument(
+        "--sampled", action="store_true", help="drawn actions, as in training (a matrix without it: as the run was evaluated)"
+    )
+    parser.add_argument(
+        "--cross-play",
+        metavar="RUN",
+        nargs="?",
+        const="",
+        help="alone: a matrix of the saved versions of one side (rows) against those of the other (columns), also written to"
+        " cross_play.json of the run; with a RUN: each policy of this run against the others of that one",
+    )
+    parser.add_argument("--versions", type=_versions, default=8, metavar="N", help="of each side, or `all` (default: 8)")
+    parser.add_argument("--show", metavar="NAME", help="the number that the matrix shows (default: the env's, else the return)")
     given = parser.parse_args(argv)
-    from srl.loaded import LoadedRun, load_run
+    from srl.loaded import load_run
 
     run = load_run(given.run)
+    if given.cross_play == "":
+        return _matrix(run, given)
+    given.episodes = given.episodes or 20
     other: LoadedRun | None = load_run(given.cross_play) if given.cross_play else None
     if other is None:
         result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=not given.sampled)
@@ -67,6 +86,31 @@ def play(argv: list[str]) -> int:
         path = record(run.folder / "videos" / f"play-{time.strftime('%Y%m%d-%H%M%S')}", frames, given.fps)
     print(path)
     return 0
+
+
+def _matrix(run: LoadedRun, given: argparse.Namespace) -> int:
+    from srl.cli.payoff import play_all
+
+    payoff = play_all(
+        run,
+        episodes=given.episodes or 32,
+        versions=given.versions,
+        envs=given.envs,
+        greedy=False if given.sampled else None,
+        statistic=given.show,
+        show=lambda line: print(line, flush=True),
+    )
+    print(payoff.write())
+    return 0
+
+
+def _versions(text: str) -> int | None:
+    """At least two of each side: the first and the last."""
+    if text == "all":
+        return None
+    if not text.isdigit() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither `all` nor a number from 2 on")
+    return int(text)
 
 
 def _rows(result: dict[str, float]) -> list[str]:

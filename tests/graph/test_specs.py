@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import msgpack
 import pytest
 
 from srl.config.experiment import read_experiment
+from srl.envs.hide_and_seek.config import Config
+from srl.envs.hide_and_seek.env import env_spec
 from srl.graph import specs
 from srl.graph.layouts import plan
 from srl.graph.machine import Machine
+from srl.graph.plain import env_from_data, env_to_data
 from srl.graph.spec import Component
 
 MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
@@ -47,3 +51,9 @@ def test_code_of_the_user_is_never_remembered():
     assert specs.spec_key(graph) is not None
     assert specs.spec_key(replace(graph, env=Component(use="mine.py:Env"))) is None
     assert specs.spec_key(replace(graph, plugins=("my_pkg",))) is None
+
+
+def test_what_an_env_says_of_itself_survives_the_memory():
+    env = env_spec(Config())
+    assert env.headline == "seen"
+    assert env_from_data(msgpack.unpackb(msgpack.packb(env_to_data(env)))) == env

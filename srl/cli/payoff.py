@@ -1,0 +1,205 @@
+"""Payoffs: what comes of it when the saved versions of one side play those of the other, from the run folder alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from srl.core.errors import UserError
+from srl.graph.weights import archive_folder, checkpoint_folder, initial_folder
+from srl.loaded import LoadedPolicy, LoadedRun
+from srl.store import checkpoint
+from srl.store.atomic import replace_file
+
+FILE = "cross_play.json"
+_ENVS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One saved version of a policy."""
+
+    name: str
+    """`initial`, `latest`, `best`, `step_000100000` of the archive, or `fixed`: a policy that does not learn."""
+    step: int = 0
+    path: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """For the table: the steps in short, with the name where it says more."""
+        if self.name in ("initial", "fixed"):
+            return self.name
+        short = next((f"{self.step / unit:.3g}{mark}" for unit, mark in _UNITS if self.step >= unit), str(self.step))
+        return short if self.name.startswith("step_") else f"{self.name} {short}"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A team, and the versions that play for it."""
+
+    team: str
+    policy: str
+    versions: tuple[Version, ...]
+
+    def to_data(self, run: Path) -> dict[str, Any]:
+        """Plain data; paths as they are inside the run folder."""
+        listed = [
+            {"name": one.name, "step": one.step, "path": str(one.path.relative_to(run)) if one.path is not None else None}
+            for one in self.versions
+        ]
+        return {"team": self.team, "policy": self.policy, "versions": listed}
+
+
+@dataclass(slots=True)
+class Payoff:
+    """The matrix: a cell for each version of `rows` against each of `columns`."""
+
+    run: Path
+    rows: Side
+    columns: Side
+    statistic: str
+    episodes: int
+    greedy: bool
+    cells: list[list[dict[str, float]]] = field(default_factory=list)
+    """All that is known of each match: `return/<team>` and the env's own numbers, means over its episodes."""
+
+    @property
+    def matrix(self) -> list[list[float]]:
+        """The statistic alone."""
+        return [[cell[self.statistic] for cell in row] for row in self.cells]
+
+    def head(self) -> list[str]:
+        """The lines above the matrix."""
+        how = "most likely actions" if self.greedy else "drawn actions"
+        return [
+            f"{self.statistic}: rows {self.rows.team}, columns {self.columns.team}; {self.episodes} episodes each, {how}",
+            self._line("", [*(one.label for one in self.columns.versions), "mean"]),
+        ]
+
+    def line(self, number: int) -> str:
+        """One row of the matrix, with its mean."""
+        shares = self.matrix[number]
+        return self._line(self.rows.versions[number].label, [*map(_number, shares), _number(float(np.mean(shares)))])
+
+    def foot(self) -> str:
+        """The means of the columns."""
+        means = np.mean(self.matrix, axis=0)
+        return self._line("mean", [*(_number(float(mean)) for mean in means), _number(float(means.mean()))])
+
+    def write(self) -> Path:
+        """Write all of it into the run folder."""
+        data = {
+            "statistic": self.statistic,
+            "episodes": self.episodes,
+            "greedy": self.greedy,
+            "rows": self.rows.to_data(self.run),
+            "columns": self.columns.to_data(self.run),
+            "matrix": self.matrix,
+            "cells": self.cells,
+        }
+        path = self.run / FILE
+        replace_file(path, json.dumps(data, indent=1) + "\n")
+        return path
+
+    def _line(self, label: str, cells: Sequence[str]) -> str:
+        first = max(len("mean"), *(len(one.label) for one in self.rows.versions))
+        wide = max(9, *(len(one.label) + 2 for one in self.columns.versions))
+        return f"{label:<{first}}{''.join(f'{cell:>{wide}}' for cell in cells)}"
+
+
+def play_all(
+    run: LoadedRun,
+    *,
+    episodes: int = 32,
+    versions: int | None = 8,
+    envs: int | None = None,
+    greedy: bool | None = None,
+    statistic: str | None = None,
+    show: Callable[[str], None] = lambda line: None,
+) -> Payoff:
+    """Let all versions meet; every match has the same seeds. `versions`: of each side, at most (None: all there are).
+
+    `greedy`: None, as the run's own evaluator plays. `statistic`: None, the env's headline, else the return of the rows.
+    """
+    rows, columns = (side(run, team, versions) for team in _two_teams(run))
+    statistic = statistic or run.derived.env.headline or f"return/{rows.team}"
+    payoff = Payoff(run.folder, rows, columns, statistic, episodes, _greedy(run) if greedy is None else greedy)
+    here, there = ([_policy(run, one, version) for version in one.versions] for one in (rows, columns))
+    for number, ours in enumerate(here):
+        payoff.cells.append([])
+        for theirs in there:
+            cell = _match(run, payoff, {rows.team: ours, columns.team: theirs}, envs or min(episodes, _ENVS))
+            if statistic not in cell:
+                raise UserError(f"no match has the statistic '{statistic}'", ("known", ", ".join(cell)))
+            payoff.cells[-1].append(cell)
+        for line in [*(payoff.head() if number == 0 else []), payoff.line(number)]:
+            show(line)
+    show(payoff.foot())
+    return payoff
+
+
+def side(run: LoadedRun, team: str, limit: int | None = None) -> Side:
+    """What was saved of the policy that plays a team, oldest first; of more than `limit`, some that lie evenly."""
+    policy = next(name for name, info in run.derived.players.items() if team in info.teams)
+    if run.graph.policies[policy].algorithm is None:
+        return Side(team, policy, (Version("fixed"),))
+    found = saved(run, policy)
+    if limit is not None and limit < len(found):
+        found = [found[index] for index in np.linspace(0, len(found) - 1, limit).round().astype(int)]
+    return Side(team, policy, tuple(found))
+
+
+def saved(run: LoadedRun, policy: str) -> list[Version]:
+    """The initial, archived, best and latest version of a policy, oldest first; of several of one step, one."""
+    place = checkpoint_folder(run.folder, run.graph, policy)
+    named: list[tuple[str, Path | None]] = [
+        (path.name, path) for path in checkpoint.checkpoints(archive_folder(run.folder, run.graph, policy))
+    ]
+    named += [("best", checkpoint.best(place)), ("latest", run.checkpoint("latest", policy))]
+    named += [("initial", checkpoint.latest(initial_folder(run.folder, run.graph, policy)))]
+    by_step = {checkpoint.step_of(path): Version(name, checkpoint.step_of(path), path) for name, path in named if path}
+    return [by_step[step] for step in sorted(by_step)]
+
+
+_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _two_teams(run: LoadedRun) -> list[str]:
+    teams = list(run.derived.env.teams)
+    if len(teams) != 2:
+        raise UserError(
+            "versions of two sides can meet where there are two",
+            ("found", f"an env with {len(teams)} team{'s' * (len(teams) != 1)}: {', '.join(teams)}"),
+        )
+    return teams
+
+
+def _greedy(run: LoadedRun) -> bool:
+    evaluators = [node for node in run.graph.nodes if node.worker == "evaluator"]
+    return all(bool(node.args.get("greedy", True)) for node in evaluators)
+
+
+def _policy(run: LoadedRun, side: Side, version: Version) -> LoadedPolicy:
+    return run.policy(version.path or "best", name=side.policy)
+
+
+def _match(run: LoadedRun, payoff: Payoff, players: dict[str, LoadedPolicy], envs: int) -> dict[str, float]:
+    """Envs of its own, so that a cell is the same whichever others were played before."""
+    owners = {one.info.name: one for one in players.values()}
+    rollout = run.rollout(owners, envs=envs, role="cross_play")
+    try:
+        rollout.restart({team: one.acting for team, one in players.items()})
+        while not rollout.step(greedy=payoff.greedy, episodes=payoff.episodes):
+            pass
+        return rollout.result()
+    finally:
+        rollout.close()
