@@ -243,7 +243,8 @@ class Controller:
 
     def _on_lost(self, message: Message) -> None:
         """The host of this process is gone: the same as its death, without last words."""
-        self._on_exit({**message, "code": -signal.SIGKILL, "log": [message["reason"]], "rss": 0, "out_of_memory": False})
+        unknown = {"rss": 0, "free": None, "out_of_memory": False}
+        self._on_exit({**message, "code": -signal.SIGKILL, "log": [message["reason"]], **unknown})
 
     def _detach(self, dead: Member) -> None:
         """Everybody forgets the ends of a process that died, and says what became of what was under way."""

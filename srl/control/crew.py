@@ -108,7 +108,15 @@ class InlineCrew(Crew):
     def _exit(self, code: int) -> None:
         assert self.driver is not None
         self._said.append(
-            {"type": "exit", "process": self.driver.process, "code": code, "log": [], "rss": 0, "out_of_memory": False}
+            {
+                "type": "exit",
+                "process": self.driver.process,
+                "code": code,
+                "log": [],
+                "rss": 0,
+                "free": None,
+                "out_of_memory": False,
+            }
         )
 
 

@@ -13,7 +13,6 @@ from srl.control.lifecycle import ProcessPlan
 from srl.control.messages import Message
 from srl.control.watch import Watch
 from srl.core.errors import SrlError
-from srl.graph.machine import memory_free
 from srl.graph.spec import Graph
 from srl.observe.verdict import Failure, Kind, Verdict
 from srl.store.run_folder import RunFolder
@@ -119,7 +118,7 @@ class Failures:
             log=str(self._folder.log(owner.node, owner.index)) if self._folder and self._graph.mode != "inline" else "",
             tail=tuple(exit["log"]),
             rss=max(exit["rss"], death.rss),
-            host_free=memory_free(),
+            host_free=exit["free"],
             out_of_memory=exit["out_of_memory"],
             last_step=self._watch.env_steps or None,
             policy=f"{obstacle} -> stopping" if obstacle else f"{node.name}.on_failure=restart -> restarting",

@@ -19,6 +19,7 @@ from srl.control.crew import Crew
 from srl.control.messages import Message
 from srl.core.errors import HostileFrame
 from srl.core.threads import plan as threads_plan
+from srl.graph.machine import memory_free
 
 _TAIL = 20
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -136,6 +137,7 @@ class LocalCrew(Crew):
             "code": code,
             "log": _tail(child.log),
             "rss": used.ru_maxrss * 1024,
+            "free": memory_free(),
             "out_of_memory": code == -signal.SIGKILL and self._oom_kills > before,
         }
         child.log.close()

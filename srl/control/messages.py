@@ -66,7 +66,7 @@ _SCHEMA: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "stop": {"process": str, "save": bool},
     "bye": {"process": str},
     "failed": {"process": str, "worker": str, "error": (dict, type(None)), "trace": str, "counted": bool},
-    "exit": {"process": str, "code": int, "log": list, "rss": int, "out_of_memory": bool},
+    "exit": {"process": str, "code": int, "log": list, "rss": int, "free": (int, type(None)), "out_of_memory": bool},
     "lost": {"process": str, "reason": str},
 }
 

@@ -22,6 +22,9 @@ EXIT_CODES: Mapping[Kind, int] = {
     "interrupted": 130,
 }
 
+_LITTLE = 256 << 20
+"""Bytes: a host with less to give is short of memory."""
+
 TAIL = 20
 """Lines of a log that are shown."""
 
@@ -43,7 +46,7 @@ class Failure:
     tail: tuple[str, ...] = ()
     """Last lines of that file."""
     rss: int = 0
-    """Largest resident size seen, bytes."""
+    """Largest resident size known, bytes."""
     host_free: int | None = None
     """Memory available on its host then, bytes."""
     out_of_memory: bool = False
@@ -81,12 +84,21 @@ class Failure:
         facts = f" ({'; '.join(memory)})" if memory else ""
         name = self.signal_name
         if name == "SIGKILL":
-            return ("kernel OOM killer" if self.out_of_memory else "killed from outside (SIGKILL)") + facts
+            return self._killer() + facts
         if name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"):
             return f"crash in native code ({name}){facts}"
         if name:
             return f"ended by {name}{facts}"
         return _last_line(self.error) if self.error else f"no reason given{facts}"
+
+    def _killer(self) -> str:
+        """The kernel counts its OOM kills for the whole host, and in a container not at all: memory must have been short."""
+        if self.host_free is None:
+            return "kernel OOM killer" if self.out_of_memory else "killed from outside (SIGKILL)"
+        short = self.host_free < self.rss + _LITTLE  # what it held is free again by now
+        if self.out_of_memory and short:
+            return "kernel OOM killer"
+        return "killed from outside (SIGKILL)" + ("; memory was short: most likely the kernel's OOM killer" if short else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +202,7 @@ class Verdict:
 
 
 def _gigabytes(number: int) -> str:
-    return f"{number / 1e9:.1f} GB"
+    return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.0f} MB"
 
 
 def _last_line(text: str) -> str:

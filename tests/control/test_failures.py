@@ -15,7 +15,10 @@ from srl.control.watch import Watch
 from srl.core.errors import UserError
 from srl.store.run_folder import RunFolder
 
-KILLED = {"type": "exit", "process": "counter/0", "code": -9, "log": ["last words"], "rss": 0, "out_of_memory": False}
+KILLED = {
+    "type": "exit", "process": "counter/0", "code": -9, "log": ["last words"],
+    "rss": 0, "free": 3_200_000_000, "out_of_memory": True,
+}  # fmt: skip
 
 
 class Court:
@@ -40,12 +43,12 @@ class Court:
 
 def test_a_death_ends_a_run_that_says_stop_and_is_told_with_its_log(tmp_path: Path) -> None:
     court = Court(graph(), RunFolder.create(tmp_path, "rig", 1))
-    judged = court.dies(rss=3_000_000)
+    judged = court.dies(rss=3_100_000_000)
     assert judged.ending == Ending("worker failure", "died (signal 9)", drain=False)
     failure = judged.failure
     assert (failure.worker, failure.exit_code, failure.tail) == ("counter/0", -9, ("last words",))
     assert failure.policy == "counter.on_failure=stop -> stopping" and failure.log.endswith("counter-0.log")
-    assert failure.rss == 3_000_000  # a killed process says no more: the last report counts
+    assert failure.cause == "kernel OOM killer (rss 3.1 GB; host free 3.2 GB)"  # its last report says what it held
     assert court.judge.verdict(judged.ending).failures == (failure,)
 
 

@@ -111,5 +111,5 @@ def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
     assert out.getvalue() == (
         "note: observations leave the bounds that the env declares; the log of counter/0 says which, and by how much\n"
     )
-    assert [event for event in folder.read_events() if event["event"] == "outside_bounds"][0]["worker"] == "counter/0"
+    assert [event["worker"] for event in folder.read_events() if event["event"] == "outside_bounds"] == ["counter/0"]
     record.close()

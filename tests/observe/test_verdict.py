@@ -76,6 +76,25 @@ def test_the_cause_of_a_real_death_is_named(number: signal.Signals) -> None:
     assert failure.cause == words[number]
 
 
+@pytest.mark.parametrize(
+    ("rss", "free", "counted", "cause"),
+    [
+        (60_000_000, 20_000_000_000, False, "killed from outside (SIGKILL) (rss 60 MB; host free 20.0 GB)"),
+        (60_000_000, 20_000_000_000, True, "killed from outside (SIGKILL) (rss 60 MB; host free 20.0 GB)"),
+        (3_100_000_000, 3_200_000_000, True, "kernel OOM killer (rss 3.1 GB; host free 3.2 GB)"),
+        (
+            3_100_000_000,
+            3_200_000_000,
+            False,
+            "killed from outside (SIGKILL); memory was short: most likely the kernel's OOM killer (rss 3.1 GB; host free 3.2 GB)",
+        ),
+        (0, None, False, "killed from outside (SIGKILL)"),
+    ],
+)
+def test_the_oom_killer_is_named_only_where_memory_was_short(rss: int, free: int | None, counted: bool, cause: str) -> None:
+    assert Failure(worker="a/0", at=0.0, exit_code=-9, rss=rss, host_free=free, out_of_memory=counted).cause == cause
+
+
 def test_a_real_time_signal_without_a_name_is_still_told() -> None:
     assert Failure(worker="a/0", at=0.0, exit_code=-37).cause == "ended by signal 37"
 
