@@ -147,7 +147,7 @@ class _Chunk:
 class _LstmStep(NamedTuple):
     found: Array
     gates: Array
-    """i, f, o, and g, which goes beside the cell."""
+    """i, f, o, and g, which goes beside the cell; then their gradients."""
     soft: Tensor
     raw: Array
     i_f: Array
@@ -163,10 +163,6 @@ class _LstmStep(NamedTuple):
     """tanh of the cell."""
     bent_tensor: Tensor
     out: Array
-    to: Array
-    to_i_f: Array
-    to_o: Array
-    to_soft: Tensor
     to_g: Tensor
     back: Array
 
@@ -178,9 +174,9 @@ class _LstmChunk(_Chunk):
         self, time: int, number: int, found: Array, outs: Array, to: Array, back: Array
     ) -> tuple[tuple[Array, ...], list[Any]]:
         take, width = self._space.take, self._width
-        gates, g_cell = take("gates", time, 4 * width, number), take("g_cell", time + 1, 2, width, number)
+        gates, g_cell = to, take("g_cell", time + 1, 2, width, number)
         bent, tensor = take("bent", time, width, number), torch.from_numpy
-        scratch = take("product", 2, width, number), take("one", width, number), take("later", width, number)
+        scratch = take("soft_back", 3, width, number), take("one", width, number), take("later", width, number)
         pair = (2, width, number)
         steps = [
             _LstmStep(
@@ -188,8 +184,7 @@ class _LstmChunk(_Chunk):
                 i_f=gates[t, : 2 * width].reshape(pair), i=gates[t, :width], f=gates[t, width : 2 * width],
                 o=gates[t, 2 * width : 3 * width], g=g_cell[t, 0], g_cell=g_cell[t], g_tensor=tensor(g_cell[t, 0]),
                 cell=g_cell[t + 1, 1], bent=bent[t], bent_tensor=tensor(bent[t]), out=outs[t],
-                to=to[t], to_i_f=to[t, : 2 * width].reshape(pair), to_o=to[t, 2 * width : 3 * width],
-                to_soft=tensor(to[t, : 3 * width]), to_g=tensor(to[t, 3 * width :]), back=back[t],
+                to_g=tensor(to[t, 3 * width :]), back=back[t],
             )
             for t in range(time)
         ]  # fmt: skip
@@ -204,7 +199,7 @@ class _LstmChunk(_Chunk):
             joined[ours, :size], joined[ours, size + 1 :] = weight_ih[theirs], weight_hh[theirs]
             np.add(bias_ih[theirs], bias_hh[theirs], out=joined[ours, size])
         self._joined = self._ready(joined)
-        product, _, _ = self._scratch
+        product = self._scratch[0][:2]
         np.multiply(memory.T[width:], self._keep[0], out=self._steps[0].g_cell[1])
         kept, new = product
         for t, step in enumerate(self._steps):
@@ -221,7 +216,8 @@ class _LstmChunk(_Chunk):
         return self._outs
 
     def backward(self, grads: Array, stop: Array | None) -> Array:
-        size, (_, one, later) = self._size, self._scratch
+        size, (to_soft, one, later) = self._size, self._scratch
+        to_i_f, to_o, to_soft_tensor = to_soft[:2], to_soft[2], torch.from_numpy(to_soft.reshape(-1, to_soft.shape[-1]))
         ends, keep = self._borders(stop)
         one_tensor, onto = torch.from_numpy(one), self._joined.T
         later.fill(0.0)
@@ -229,16 +225,16 @@ class _LstmChunk(_Chunk):
             step, grad = self._steps[t], grads[t]
             if t + 1 < len(self._steps):
                 np.add(grad, self._back[t + 1, size + 1 :], out=grad)
-            np.multiply(grad, step.bent, out=step.to_o)
+            np.multiply(grad, step.bent, out=to_o)
             np.multiply(grad, step.o, out=one)
             _tanh_back(one_tensor, step.bent_tensor, grad_input=one_tensor)
             np.add(later, one, out=later)
-            np.multiply(step.g_cell, later, out=step.to_i_f)
+            np.multiply(step.g_cell, later, out=to_i_f)
             np.multiply(later, step.i, out=one)
             _tanh_back(one_tensor, step.g_tensor, grad_input=step.to_g)
-            _sigmoid_back(step.to_soft, step.soft, grad_input=step.to_soft)
             np.multiply(later, step.f, out=later)
-            self._multiply(onto, step.to, step.back)
+            _sigmoid_back(to_soft_tensor, step.soft, grad_input=step.soft)  # from here on the gates are gone
+            self._multiply(onto, step.gates, step.back)
             if ends[t]:
                 later *= keep[t]
                 step.back[size + 1 :] *= keep[t]
