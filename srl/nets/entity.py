@@ -83,8 +83,9 @@ class EntityPolicy(NeuralPolicy):
         if self.config.critic_state:
             known = torch.cat([own, self._scaled("state", layout.flat_state(batch.state).reshape(first.numel(), -1))], -1)
         memory = {name: leaf.reshape(first.shape[1], -1) for name, leaf in batch.memory.items()}
-        acting, actor = self.actor(own, rays, lists, seen, first, memory.get("actor"))
-        judging, critic = self.critic(known, rays, lists, there, first, memory.get("critic"))
+        stop = None if batch.stop is None else batch.stop.flatten(1)
+        acting, actor = self.actor(own, rays, lists, seen, first, memory.get("actor"), stop)
+        judging, critic = self.critic(known, rays, lists, there, first, memory.get("critic"), stop)
         heads: Heads = {
             "logits": self.logits(acting).view(*lead, -1),
             "value": self.value(judging).view(lead),
@@ -151,15 +152,22 @@ class Tower(nn.Module):
         self.memory = CELLS[config.cell](hidden, width, half=config.half)
 
     def forward(
-        self, own: Tensor, rays: Tensor | None, lists: dict[str, Tensor], seen: Tensor, first: Tensor, memory: Tensor | None
+        self,
+        own: Tensor,
+        rays: Tensor | None,
+        lists: dict[str, Tensor],
+        seen: Tensor,
+        first: Tensor,
+        memory: Tensor | None,
+        stop: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
-        """Features `[T, B, width]`, and the memory behind them."""
+        """Features `[T, B, width]`, and the memory behind them; no gradient for it flows back beyond `stop`."""
         known = own if self.rays is None or rays is None else torch.cat([own, self.rays(rays)], -1)
         me, entities = self._embed(known, lists)
         around = seen_mean(self.attention(entities, seen), seen)
         x = self.norms[0](torch.cat([me, around], -1))
         x = self.norms[1](torch.relu(product(x, self.hidden.weight, self.hidden.bias, half=self.bf16)))
-        y, after = self.memory(x.view(*first.shape, -1), memory, first)
+        y, after = self.memory(x.view(*first.shape, -1), memory, first, stop)
         return self.norms[2](y), after
 
     def _embed(self, known: Tensor, lists: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -212,6 +212,25 @@ def test_ppo_with_rescaled_values_starts_each_update_at_ratio_one() -> None:
         assert abs(float(metrics["kl"])) < 1e-6 and float(metrics["clip_fraction"]) == 0.0
 
 
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_no_gradient_flows_into_burn_in(cell: str) -> None:
+    team = env_spec(preset("mini")).teams["hider"]
+    learner = make(
+        team.action, mask=True, obs=team.obs, policy=EntityPolicy, memory_every=4, steps=16, envs=6, agents=2,
+        policy_config={"embed": 16, "hidden": 16, "width": 8, "heads": 2, "cell": cell},
+    )  # fmt: skip
+    batch = learner._intake.batch(record(learner, dense=True), 0)
+    entered = 0
+    for mini in batch.minibatches(64, chunk=8, burn_in=4):
+        mini.obs = {**mini.obs, "lidar": mini.obs["lidar"].clone().requires_grad_()}
+        heads = learner.policy.unroll(mini)
+        trained = mini.valid
+        (grad,) = torch.autograd.grad(heads["value"][trained].sum() + heads["logits"][trained].sum(), mini.obs["lidar"])
+        assert (grad[~trained] == 0).all() and (grad[trained] != 0).any(-1).all()
+        entered += int((~trained[0]).sum())
+    assert entered == 12  # one window of every agent has burn-in before it
+
+
 def test_rows_without_a_choice_train_the_value_only() -> None:
     """All rows of one agent are without choice: what it does changes no policy gradient, what it gets its value's."""
     team = env_spec(preset("mini")).teams["seeker"]
