@@ -16,6 +16,7 @@ from srl.graph.prepare import Prepared, prepare
 
 _WARM = 2
 """Updates before anything is timed."""
+_SAMPLED = "total/env_steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +62,25 @@ def bench(argv: list[str]) -> int:
 
 
 def measure(prepared: Prepared, seconds: float) -> Costs:
-    """Run the same workers in one process and time what each part takes of it; the median of the updates."""
+    """Run the same workers in one process and time what each part takes of it."""
     from srl.session import Session
 
     session = Session(prepared.graph, None)
     try:
         session.step(_WARM)
-        clocks = _attach(session.workers)
-        rounds: list[tuple[float, float, float]] = []
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end or len(rounds) < 4:
-            spent, steps = clocks.totals(), dict(session.totals)
+        clocks, sampled = _attach(session.workers), session.totals["env_steps"]
+        end, updates = time.perf_counter() + seconds, 0
+        while time.perf_counter() < end or updates < 4:
             session.step(1)
-            env, act, train = (1e6 * (now - then) for now, then in zip(clocks.totals(), spent, strict=True))
-            sampled = session.totals["env_steps"] - steps.get("env_steps", 0.0)
-            trained = session.totals["trained_steps"] - steps.get("trained_steps", 0.0)
-            if sampled and trained:
-                rounds.append((env / sampled, act / sampled, train / trained))
+            updates += 1
+        sampled = session.totals["env_steps"] - sampled
     finally:
         session.close()
-    return Costs(*(sorted(column)[len(rounds) // 2] for column in zip(*rounds, strict=True)))
+    return Costs(*(1e6 * spent / sampled for spent in clocks.totals()))
 
 
 def achieved(prepared: Prepared) -> float:
-    """Rows trained a second, by a run in a folder that is thrown away, from its second update on."""
+    """Env steps a second, by a run in a folder that is thrown away, from its second update on."""
     from srl.cli.runs import write_down
     from srl.control.controller import Controller
     from srl.observe.console import Console
@@ -104,10 +100,10 @@ def _rate(rows: Sequence[dict[str, Any]]) -> float:
     if len(rows) < 2:
         raise UserError("too few updates to time", ("try", "--seconds 60, or a smaller sampling.steps"))
     first, last = rows[0], rows[-1]
-    last = next(row for row in reversed(rows) if row["env_steps"] < last["env_steps"] or row is first)
+    last = next(row for row in reversed(rows) if row[_SAMPLED] < last[_SAMPLED] or row is first)
     if last is first:
         last = rows[-1]
-    return float(last["env_steps"] - first["env_steps"]) / max(1e-9, float(last["wall"]) - float(first["wall"]))
+    return float(last[_SAMPLED] - first[_SAMPLED]) / max(1e-9, float(last["wall"]) - float(first["wall"]))
 
 
 class _Clock:
