@@ -17,6 +17,8 @@ from srl.streams.base import Bell
 MESSAGE = struct.Struct("<HHIQQQ")
 """end, kind, slot, source, number, value: one atomic write of 32 bytes."""
 _READ = 4096
+_SHORT = 0.02
+_SELECTABLE = 1024
 _WAKE = MESSAGE.pack(0xFFFF, 0, 0, 0, 0, 0)
 Receive = Callable[[int, int, int, int, int, Any], None]
 
@@ -37,6 +39,8 @@ class ProcessBell(Bell):
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_ids = count()
         self._poll: Any = None
+        self._selectable: list[int] = []
+        """All descriptors, where `select` can take them."""
         self._context: Any = None
         self.gate: Any = None
         """Who may connect to encrypted sockets of this process, once there are any."""
@@ -233,11 +237,17 @@ class ProcessBell(Bell):
 
     def _wait(self, timeout: float | None) -> None:
         """Sleep, but leave what came to the next deliver, except for watched descriptors."""
-        milliseconds = None if timeout is None else int(timeout * 1000 + 0.999)
-        for key, _ in self._set().poll(milliseconds):
+        for key in self._rung(timeout):
             ring = self._watched.get(key) if isinstance(key, int) else None
             if ring is not None:
                 ring()
+
+    def _rung(self, timeout: float | None) -> list[Any]:
+        """What has something to read, after at most so many seconds. A poll counts in milliseconds, too coarse for a short rest."""
+        polled = self._set()
+        if timeout is not None and timeout < _SHORT and self._selectable:
+            return select.select(self._selectable, (), (), timeout)[0]
+        return [key for key, _ in polled.poll(None if timeout is None else int(timeout * 1000 + 0.999))]
 
     def _set(self) -> Any:
         if self._poll is None:
@@ -246,6 +256,7 @@ class ProcessBell(Bell):
 
     def _new_set(self) -> Any:
         descriptors = [*self._watched, *([self._pipe[0]] if self._pipe is not None else [])]
+        self._selectable = [] if self._sockets or max(descriptors) >= _SELECTABLE else descriptors
         if self._sockets:
             import zmq
 
