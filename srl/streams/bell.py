@@ -243,7 +243,7 @@ class ProcessBell(Bell):
                 ring()
 
     def _rung(self, timeout: float | None) -> list[Any]:
-        """What has something to read, after at most so many seconds. A poll counts in milliseconds, too coarse for a short rest."""
+        """What has something to read, after at most so many seconds. Polls count in milliseconds: too coarse for a short rest."""
         polled = self._set()
         if timeout is not None and timeout < _SHORT and self._selectable:
             return select.select(self._selectable, (), (), timeout)[0]
