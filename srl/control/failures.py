@@ -20,6 +20,8 @@ from srl.store.run_folder import RunFolder
 STALL = 120.0
 """Seconds without any progress before a run ends as stalled."""
 
+_LOOK = 5.0
+"""Seconds that count between two looks, at most."""
 _HOUR = 3600.0
 
 
@@ -67,7 +69,8 @@ class Failures:
         self._stall, self._clock = stall, clock
         self._restarts: dict[str, deque[float]] = {}
         self._fatal: list[Failure] = []
-        self._moved: tuple[Any, float] = (None, clock())
+        self._mark: Any = None
+        self._silence, self._looked = 0.0, clock()
 
     def died(self, death: Death) -> Judgement:
         """While the run goes on. A restart that is granted counts from now on."""
@@ -90,11 +93,16 @@ class Failures:
         return Judgement(failure, ending)
 
     def silent(self, phases: Mapping[str, str]) -> Ending | None:
-        """Process -> phase, asked again and again: too long without any change is a stall."""
+        """Process -> phase, asked again and again: too long without any change is a stall.
+
+        A controller that was stopped itself (Ctrl-Z, a debugger) has not waited meanwhile, and has reports to read first.
+        """
         now, mark = self._clock(), (self._watch.progress, tuple(phases.values()))
-        if mark != self._moved[0]:
-            self._moved = (mark, now)
-        elif now - self._moved[1] > self._stall:
+        self._silence += min(now - self._looked, _LOOK)
+        self._looked = now
+        if mark != self._mark:
+            self._mark, self._silence = mark, 0.0
+        elif self._silence > self._stall:
             late = [name for name, phase in phases.items() if phase != "running"]
             what = f"not ready: {', '.join(late)}" if late else "all workers live"
             return Ending("stalled", f"no progress for {self._stall:g} seconds; {what}", drain=False)
@@ -147,7 +155,7 @@ class Failures:
         for name in _nodes(plan):
             self._restarts.setdefault(name, deque()).append(now)
             self._watch.restarts[name] += 1
-        self._moved = (None, now)
+        self._mark = None
 
 
 def _nodes(plan: ProcessPlan) -> Collection[str]:

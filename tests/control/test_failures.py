@@ -37,6 +37,14 @@ class Court:
             said = {"worker": worker or process, "error": data, "trace": f"Traceback:\nValueError: {error}", "counted": True}
         return Death(self.plans[process], {**KILLED, "process": process}, said, **more)
 
+    def after(self, seconds: int, phases: dict[str, str]) -> Ending | None:
+        """Look once a second: what is said at the end of so many."""
+        ending = None
+        for _ in range(max(seconds, 1)):
+            self.now += min(seconds, 1)
+            ending = self.judge.silent(phases)
+        return ending
+
     def dies(self, *args: Any, **more: Any) -> Judgement:
         return self.judge.died(self.death(*args, **more))
 
@@ -115,29 +123,33 @@ def test_a_death_after_a_failure_is_a_victim() -> None:
 def test_silence_is_a_stall_and_names_who_is_late() -> None:
     court = Court(graph())
     phases = {"counter/0": "running", "adder/0": "made"}
-    assert court.judge.silent(phases) is None
-    court.now += 60
-    assert court.judge.silent(phases) is None
-    court.now += 1
-    ending = court.judge.silent(phases)
+    assert court.after(0, phases) is None
+    assert court.after(60, phases) is None
+    ending = court.after(1, phases)
     assert ending == Ending("stalled", "no progress for 60 seconds; not ready: adder/0", drain=False)
     assert court.judge.verdict(ending).exit_code == 4
+
+
+def test_a_controller_that_was_stopped_itself_has_not_waited_meanwhile() -> None:
+    court = Court(graph())
+    phases = {"counter/0": "running", "adder/0": "running"}
+    assert court.after(30, phases) is None
+    court.now += 3600
+    assert court.judge.silent(phases) is None
+    assert court.after(20, phases) is None
+    assert court.after(20, phases) is not None
 
 
 def test_a_phase_a_report_or_a_restart_breaks_the_silence() -> None:
     court = Court(graph(on_failure="restart"))
     phases = {"counter/0": "running", "adder/0": "made"}
-    assert court.judge.silent(phases) is None
-    court.now += 61
+    assert court.after(59, phases) is None
     phases["adder/0"] = "running"
-    assert court.judge.silent(phases) is None
-    court.now += 61
+    assert court.after(59, phases) is None
     court.dies()
-    assert court.judge.silent(phases) is None
-    court.now += 61
+    assert court.after(59, phases) is None
     report = {"totals": {"env_steps": 5}, "means": {}, "busy": 0.0, "waits": "", "finished": False, "counts": {}}
     court.watch.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
-    assert court.judge.silent(phases) is None
-    court.now += 61
-    ending = court.judge.silent(phases)
+    assert court.after(59, phases) is None
+    ending = court.after(3, phases)
     assert ending is not None and ending.text == "no progress for 60 seconds; all workers live"
