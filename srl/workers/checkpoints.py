@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Checkpoints:
         if run is not None:
             folder = initial_folder(run, self._context.graph, self._policy)
             if checkpoint.latest(folder) is None:
-                checkpoint.write(folder, 0, {"policy": params}, {"env_steps": 0})
+                checkpoint.write(folder, 0, {"policy": params}, {"env_steps": 0, "updates": 0})
 
     def write(
         self, updates: int, env_steps: int, groups: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any], workers: Any = None
@@ -55,14 +55,26 @@ class Checkpoints:
         checkpoint.prune(folder, self._context.graph.checkpoint.keep)
         self._written = updates
         if self._is_archived(updates):
-            self._archive(run, env_steps, groups["policy"])
+            self._archive(run, updates, env_steps, groups["policy"])
+
+    def past(self, before: int) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+        """(updates, env steps, parameters) of the versions that were kept for good before so many updates, oldest first."""
+        run, graph = self._context.folder, self._context.graph
+        if run is None:
+            return
+        for folder in (initial_folder(run, graph, self._policy), archive_folder(run, graph, self._policy)):
+            for path in checkpoint.checkpoints(folder):
+                saved = checkpoint.read(path)
+                updates = int(saved.state.get("updates", before))
+                if updates < before:
+                    yield updates, int(saved.state["env_steps"]), saved.groups["policy"]
 
     def _is_archived(self, updates: int) -> bool:
         wanted = self._context.graph.checkpoint
         return bool(updates and wanted.every and wanted.archive) and updates % (wanted.every * wanted.archive) == 0
 
-    def _archive(self, run: Path, env_steps: int, params: Mapping[str, Any]) -> None:
+    def _archive(self, run: Path, updates: int, env_steps: int, params: Mapping[str, Any]) -> None:
         """The policy alone, for good; after a resume from an earlier checkpoint, what is there stays."""
         folder = archive_folder(run, self._context.graph, self._policy)
         if env_steps not in map(checkpoint.step_of, checkpoint.checkpoints(folder)):
-            checkpoint.write(folder, env_steps, {"policy": params}, {"env_steps": env_steps})
+            checkpoint.write(folder, env_steps, {"policy": params}, {"env_steps": env_steps, "updates": updates})

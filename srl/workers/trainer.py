@@ -62,6 +62,7 @@ class TrainerWorker(Worker):
             self._restore(saved.groups, saved.state)
         else:
             self._checkpoints.write_initial(self.learner.params())
+        self._remember()
         self._publish()
 
     def poll(self) -> int:
@@ -179,6 +180,13 @@ class TrainerWorker(Worker):
         totals["staleness_min"] = min(totals.get("staleness_min", float(lag.min())), float(lag.min()))
         totals["staleness_max"] = max(totals.get("staleness_max", 0.0), float(lag.max()))
         self._checkpoint_if_due()
+
+    def _remember(self) -> None:
+        """After a restart or a resume, past opponents are those that were kept for good: the others died with the process."""
+        if self.args.keep_every:
+            for updates, env_steps, params in self._checkpoints.past(self.updates):
+                tree = {"params": params, "env_steps": np.array([env_steps])}
+                self._params.publish(version(self._epoch, updates), tree, keep=True)
 
     def _publish(self) -> None:
         keep = self.args.keep_every > 0 and self.updates % self.args.keep_every == 0

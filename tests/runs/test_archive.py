@@ -12,6 +12,8 @@ import srl
 from srl.core.errors import UserError
 from srl.graph.prepare import prepare
 from srl.store import checkpoint
+from srl.streams.base import updates_of
+from srl.streams.versions import Publisher
 
 GAME: dict[str, Any] = {
     "env": {"use": "fake", "teams": {"red": 2, "blue": 1}, "length": [5, 9]},
@@ -86,3 +88,21 @@ def test_hide_and_seek_keeps_ten_to_twenty_versions_of_a_run(name: str) -> None:
     actor = graph.node("actor")
     updates = graph.stop.env_steps / (trainer.args["slabs"] * actor.args["envs"] * actor.args["steps"])  # type: ignore[operator]
     assert 10 <= updates // (graph.checkpoint.every * graph.checkpoint.archive) <= 20
+
+
+def test_past_opponents_of_a_resumed_run_are_the_archived_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opponents = {"choose": "uniform", "keep_every": 3}
+    first = srl.launch(
+        **GAME, opponents=opponents, mode="inline", checkpoint=KEPT, stop={"updates": 9}, runs=tmp_path, quiet=True
+    )
+    kept: dict[str, list[int]] = {}
+    publish = Publisher.publish
+
+    def seen(self: Publisher, number: int, params: Any, keep: bool = False) -> None:
+        if keep:
+            kept.setdefault(self.name, []).append(updates_of(number))
+        publish(self, number, params, keep)
+
+    monkeypatch.setattr(Publisher, "publish", seen)
+    srl.launch(resume=first.folder, overrides=["stop.updates=12"], quiet=True)
+    assert list(kept.values()) == [[0, 4, 8, 9, 12]] * 2, "initial, archived, and then every third update"

@@ -22,7 +22,7 @@ def test_an_inline_run_is_bit_equal_to_a_plain_loop(
     env: str, algorithm: dict[str, Any], policy: dict[str, Any], groups: int
 ) -> None:
     updates = 6
-    expected, env_steps, returns = plain_ppo(env, envs=8, steps=40, updates=updates, seed=11, algorithm=algorithm, policy=policy)
+    expected, env_steps, _ = plain_ppo(env, envs=8, steps=40, updates=updates, seed=11, algorithm=algorithm, policy=policy)
     with srl.build(
         env=env,
         algorithm={"use": "ppo", **algorithm},
