@@ -1,7 +1,4 @@
-"""Products of matrices in the way that is fastest here: by torch, by numpy, or rounded to bfloat16 if that is asked for.
-
-On CPU torch multiplies with MKL, which leaves the wide registers of other makers' CPUs unused; numpy's BLAS uses them.
-"""
+"""Products of matrices: by torch, by numpy, or rounded to bfloat16 if that is asked for (docs/decisions/0013)."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ def mm(one: Tensor, two: Tensor, *, half: bool = False, out: Tensor | None = Non
 
 @cache
 def by_numpy() -> bool:
-    """Whether numpy's products are the faster ones: on x86 with AVX-512, made by another than MKL's maker."""
+    """Whether products are numpy's, which are a little faster: on x86 with AVX-512, made by another than MKL's maker."""
     if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return False
     try:
