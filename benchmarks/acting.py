@@ -32,6 +32,9 @@ from srl.workers.base import Port, Worker
 
 from timed import rate_of
 
+TURN = 0.2
+"""Seconds."""
+
 HERE = f"{Path(__file__).resolve()}:OneVersion"
 
 
@@ -78,36 +81,64 @@ def graph_of(env: str, envs: int, groups: int, *, inside: bool, seconds: float) 
     )
 
 
-def pure(env_name: str, envs: int, seconds: float) -> float:
-    """Env steps a second of the env alone, random actions."""
-    env = make_env(env_name, envs, Seeds(1))
-    block = new_block(env.spec, envs)
-    env.reset(block)
-    ((team, spec),) = env.spec.teams.items()
-    rng = np.random.default_rng(0)
-    if isinstance(spec.action, Discrete):
-        draws: list[Any] = [rng.integers(0, spec.action.n, (envs, 1)) for _ in range(64)]
-    else:
-        draws = [rng.uniform(-1, 1, (envs, 1, *spec.action.shape)).astype(np.float32) for _ in range(64)]
+class Pure:
+    """The env alone, with random actions."""
+
+    def __init__(self, env_name: str, envs: int) -> None:
+        self.env = make_env(env_name, envs, Seeds(1))
+        self._envs = envs
+        self._block = new_block(self.env.spec, envs)
+        self.env.reset(self._block)
+        ((self._team, spec),) = self.env.spec.teams.items()
+        rng = np.random.default_rng(0)
+        if isinstance(spec.action, Discrete):
+            self._draws: list[Any] = [rng.integers(0, spec.action.n, (envs, 1)) for _ in range(64)]
+        else:
+            self._draws = [rng.uniform(-1, 1, (envs, 1, *spec.action.shape)).astype(np.float32) for _ in range(64)]
+        self._steps = 0
+
+    def sweep(self) -> int:
+        """One step of every env."""
+        renew(self._block)
+        self.env.step({self._team: self._draws[self._steps % 64]}, self._block)
+        self._steps += 1
+        return self._envs
+
+
+class Inside:
+    """Actor and policy in this process."""
+
+    def __init__(self, graph: Graph, derived: Derived) -> None:
+        self._session = Session(graph, with_streams(replace(graph, mode="inline"), derived))
+        self._session.__enter__()
+        self._reading = self._session.workers["actor/0"].reading
+
+    def sweep(self) -> int:
+        """One turn of every worker: the env steps it took."""
+        before = self._reading.totals.get("env_steps", 0)
+        self._session._host.sweep()
+        return int(self._reading.totals.get("env_steps", 0) - before)
+
+    def close(self) -> None:
+        self._session.__exit__(None, None, None)
+
+
+def rate(one: Pure | Inside, seconds: float) -> float:
+    """Env steps a second, for at least so long."""
     steps, began = 0, time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        renew(block)
-        env.step({team: draws[steps % 64]}, block)
-        steps += 1
-    return steps * envs / (time.perf_counter() - began)
+    while (spent := time.perf_counter() - began) < seconds:
+        steps += one.sweep()
+    return steps / spent
 
 
-def acting_inside(graph: Graph, derived: Derived, seconds: float) -> float:
-    """Env steps a second of actor and policy in this process."""
-    session = Session(graph, with_streams(replace(graph, mode="inline"), derived))
-    with session:
-        for _ in range(200):
-            session._host.sweep()
-        actor = session.workers["actor/0"]
-        steps, began = actor.reading.totals["env_steps"], time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            session._host.sweep()
-        return (actor.reading.totals["env_steps"] - steps) / (time.perf_counter() - began)
+def in_turns(pure: Pure, inside: Inside, seconds: float) -> tuple[list[float], list[float]]:
+    """Rates of both, by turns of a fifth of a second: the machine changes its speed from one second to the next."""
+    rate(inside, 1.0)
+    rates: tuple[list[float], list[float]] = ([], [])
+    for _ in range(int(seconds / (2 * TURN))):
+        rates[0].append(rate(pure, TURN))
+        rates[1].append(rate(inside, TURN))
+    return rates
 
 
 def acting_shm(graph: Graph, derived: Derived) -> float:
@@ -121,20 +152,29 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--envs", type=int, default=256)
     given = parser.parse_args()
-    print(f"{'env':<16}{'pure/s':>12}{'inside/s':>12}{'ratio':>8}{'shm/s':>12}{'ratio':>8}   (median of {given.rounds} rounds)")
+    print(f"{'env':<16}{'pure/s':>12}{'inside/s':>12}{'ratio':>8}{'(quartiles)':>16}{'shm/s':>12}{'ratio':>8}{'(range)':>16}")
     for env in ("CartPole-v1", "HalfCheetah-v5"):
         envs = given.envs if env == "CartPole-v1" else min(given.envs, 64)
         one = graph_of(env, envs, 1, inside=True, seconds=given.seconds)
         two = graph_of(env, envs, 2, inside=False, seconds=given.seconds + 4)
         derived = derive(replace(one, mode="inline"))
-        rows = []
+        pure, inside = Pure(env, envs), Inside(one, derived)
+        bare, acted = in_turns(pure, inside, given.seconds * given.rounds)
+        ratios = [a / b for a, b in zip(acted, bare, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        inside.close()
+        asked, asked_ratios = [], []
         for _ in range(given.rounds):
-            bare = pure(env, envs, given.seconds)
-            inside = acting_inside(one, derived, given.seconds)
-            asked = acting_shm(two, with_streams(two, derived))
-            rows.append((bare, inside, inside / bare, asked, asked / bare))
-        middle = [statistics.median(column) for column in zip(*rows, strict=True)]
-        print(f"{env:<16}{middle[0]:>12,.0f}{middle[1]:>12,.0f}{middle[2]:>8.1%}{middle[3]:>12,.0f}{middle[4]:>8.1%}")
+            before = rate(pure, given.seconds / 2)
+            asked.append(acting_shm(two, with_streams(two, derived)))
+            asked_ratios.append(2 * asked[-1] / (before + rate(pure, given.seconds / 2)))
+        columns = (
+            f"{statistics.median(bare):>12,.0f}",
+            f"{statistics.median(acted):>12,.0f}{middle:>8.1%}{f'({low:.0%} to {high:.0%})':>16}",
+            f"{statistics.median(asked):>12,.0f}{statistics.median(asked_ratios):>8.1%}",
+            f"{f'({min(asked_ratios):.0%} to {max(asked_ratios):.0%})':>16}",
+        )
+        print(f"{env:<16}{''.join(columns)}")
 
 
 if __name__ == "__main__":

@@ -60,9 +60,9 @@ class TrainerWorker(Worker):
         saved = self._checkpoints.start()
         if saved is not None:
             self._restore(saved.groups, saved.state)
+            self._remember()
         else:
             self._checkpoints.write_initial(self.learner.params())
-        self._remember()
         self._publish()
 
     def poll(self) -> int:
