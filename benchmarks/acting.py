@@ -1,6 +1,6 @@
 """Acting alone against pure stepping: what a policy costs that runs inside its actor, and one that is asked over shared memory.
 
-    python benchmarks/acting.py [--seconds 3] [--rounds 3] [--envs 256]
+    python benchmarks/acting.py [--seconds 3] [--rounds 3] [--envs CartPole-v1:256,1024 --envs HalfCheetah-v5:64,512]
 
 No trainer, no samples kept (a null stream); weights are published once. Pure stepping is the same env with random actions.
 `inside`: actor and policy worker in one process, one core. `shm`: the policy in a process of its own, two groups.
@@ -12,6 +12,7 @@ import argparse
 import os
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,7 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 
 import numpy as np
 
-from srl.api.env import Discrete, new_block, renew
-from srl.core.seeds import Seeds
-from srl.envs.resolve import make_env
+from srl.api.env import BatchEnv, Discrete, new_block, renew
 from srl.graph.derive import Derived, derive, with_streams
 from srl.graph.policies import named_arrays, new_policy
 from srl.graph.spec import Component, Graph, Node, PolicyEntry, Stop, Stream
@@ -34,6 +33,9 @@ from timed import rate_of
 
 TURN = 0.2
 """Seconds."""
+STEPS = 32
+WARM = 4 * STEPS
+"""Sweeps until every slab has been in use."""
 
 HERE = f"{Path(__file__).resolve()}:OneVersion"
 
@@ -62,7 +64,7 @@ class OneVersion(Worker):
 
 def graph_of(env: str, envs: int, groups: int, *, inside: bool, seconds: float) -> Graph:
     placed = {"inside": "actor"} if inside else {}
-    args = {"groups": groups, "envs": envs // groups, "steps": 128}
+    args = {"groups": groups, "envs": envs // groups, "steps": STEPS}
     return Graph(
         env=Component(use=env),
         policies={"main": PolicyEntry(policy=Component(use="actor_critic"), algorithm=Component(use="ppo"))},
@@ -82,11 +84,10 @@ def graph_of(env: str, envs: int, groups: int, *, inside: bool, seconds: float) 
 
 
 class Pure:
-    """The env alone, with random actions."""
+    """The env alone, with random actions: the very one that the actor steps, so that both find the same memory."""
 
-    def __init__(self, env_name: str, envs: int) -> None:
-        self.env = make_env(env_name, envs, Seeds(1))
-        self._envs = envs
+    def __init__(self, env: BatchEnv) -> None:
+        self.env, envs = env, env.count
         self._block = new_block(self.env.spec, envs)
         self.env.reset(self._block)
         ((self._team, spec),) = self.env.spec.teams.items()
@@ -102,7 +103,7 @@ class Pure:
         renew(self._block)
         self.env.step({self._team: self._draws[self._steps % 64]}, self._block)
         self._steps += 1
-        return self._envs
+        return self.env.count
 
 
 class Inside:
@@ -111,7 +112,9 @@ class Inside:
     def __init__(self, graph: Graph, derived: Derived) -> None:
         self._session = Session(graph, with_streams(replace(graph, mode="inline"), derived))
         self._session.__enter__()
-        self._reading = self._session.workers["actor/0"].reading
+        actor: Any = self._session.workers["actor/0"]
+        self._reading = actor.reading
+        self.env: BatchEnv = actor.groups[0].env
 
     def sweep(self) -> int:
         """One turn of every worker: the env steps it took."""
@@ -133,7 +136,8 @@ def rate(one: Pure | Inside, seconds: float) -> float:
 
 def in_turns(pure: Pure, inside: Inside, seconds: float) -> tuple[list[float], list[float]]:
     """Rates of both, by turns of a fifth of a second: the machine changes its speed from one second to the next."""
-    rate(inside, 1.0)
+    for _ in range(WARM):
+        inside.sweep()
     rates: tuple[list[float], list[float]] = ([], [])
     for _ in range(int(seconds / (2 * TURN))):
         rates[0].append(rate(pure, TURN))
@@ -146,35 +150,45 @@ def acting_shm(graph: Graph, derived: Derived) -> float:
     return rate_of(graph, derived)
 
 
+def sizes(words: list[str]) -> Iterator[tuple[str, int]]:
+    """Env and number of copies: each line of the table."""
+    for word in words:
+        env, _, numbers = word.partition(":")
+        for number in numbers.split(","):
+            yield env, int(number)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--envs", type=int, default=256)
+    parser.add_argument("--envs", action="append", help="ID:NUMBER,NUMBER")
     given = parser.parse_args()
-    print(f"{'env':<16}{'pure/s':>12}{'inside/s':>12}{'ratio':>8}{'(quartiles)':>16}{'shm/s':>12}{'ratio':>8}{'(range)':>16}")
-    for env in ("CartPole-v1", "HalfCheetah-v5"):
-        envs = given.envs if env == "CartPole-v1" else min(given.envs, 64)
+    print(
+        f"{'env':<16}{'envs':>6}{'pure/s':>12}{'inside/s':>12}{'ratio':>8}{'(quartiles)':>16}{'shm/s':>12}{'ratio':>8}{'(range)':>16}"
+    )
+    for env, envs in sizes(given.envs or ["CartPole-v1:256,1024,2048", "HalfCheetah-v5:64,256,512"]):
         one = graph_of(env, envs, 1, inside=True, seconds=given.seconds)
         two = graph_of(env, envs, 2, inside=False, seconds=given.seconds + 4)
         derived = derive(replace(one, mode="inline"))
-        pure, inside = Pure(env, envs), Inside(one, derived)
+        inside = Inside(one, derived)
+        pure = Pure(inside.env)
         bare, acted = in_turns(pure, inside, given.seconds * given.rounds)
         ratios = [a / b for a, b in zip(acted, bare, strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        inside.close()
         asked, asked_ratios = [], []
         for _ in range(given.rounds):
             before = rate(pure, given.seconds / 2)
             asked.append(acting_shm(two, with_streams(two, derived)))
             asked_ratios.append(2 * asked[-1] / (before + rate(pure, given.seconds / 2)))
+        inside.close()
         columns = (
             f"{statistics.median(bare):>12,.0f}",
             f"{statistics.median(acted):>12,.0f}{middle:>8.1%}{f'({low:.0%} to {high:.0%})':>16}",
             f"{statistics.median(asked):>12,.0f}{statistics.median(asked_ratios):>8.1%}",
             f"{f'({min(asked_ratios):.0%} to {max(asked_ratios):.0%})':>16}",
         )
-        print(f"{env:<16}{''.join(columns)}")
+        print(f"{env:<16}{envs:>6}{''.join(columns)}")
 
 
 if __name__ == "__main__":

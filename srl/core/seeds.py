@@ -12,7 +12,10 @@ _STEP = 0x9E3779B97F4A7C15
 _WORD = 0xFFFFFFFFFFFFFFFF
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
-_ELEVEN, _TWENTY_SEVEN, _THIRTY, _THIRTY_ONE = (np.uint64(shift) for shift in (11, 27, 30, 31))
+_DRAW = 0xD6E8FEB86659FD93
+_TWENTY_SEVEN, _THIRTY, _THIRTY_ONE, _FORTY = (np.uint64(shift) for shift in (27, 30, 31, 40))
+_EIGHT = np.uint32(8)
+_OF_24_BITS = np.float32(2.0**-24 * (1.0 - 2.0**-22))
 
 
 def word(name: str) -> int:
@@ -61,11 +64,11 @@ def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def row_keys(root: int, ids: NDArray[np.int64], tick: int) -> NDArray[np.uint64]:
-    """One key per row: the same row at the same tick draws the same noise wherever it is answered."""
+    """One key per row: the same row at the same tick draws the same noise wherever it is answered. Draws hash it."""
     keys = ids.astype(np.uint64)
     keys *= _FIRST
     keys += np.uint64(((root & 0xFFFFFFFF) << 32 | (tick & 0xFFFFFFFF)) * _STEP & _WORD)
-    return _mix(keys)
+    return keys
 
 
 class Rng:
@@ -77,38 +80,41 @@ class Rng:
         self.keys = keys
         self._draws = 0
 
-    def uniform(self, columns: int = 1) -> NDArray[np.float64]:
-        """[N, columns] in [0, 1)."""
-        return self._columns(columns).T
+    def uniform(self, columns: int = 1) -> NDArray[np.float32]:
+        """[N, columns] in [0, 1), never so near to 1 that a product with it rounds up."""
+        words = self._words(columns)
+        words >>= _FORTY
+        draws = words.view(np.int64).astype(np.float32)
+        draws *= _OF_24_BITS
+        return draws.T
 
-    def normal(self, columns: int = 1) -> NDArray[np.float64]:
-        """[N, columns] standard normal, by Box and Muller."""
+    def normal(self, columns: int = 1) -> NDArray[np.float32]:
+        """[N, columns] standard normal, by Box and Muller: the two halves of a word give two numbers, none beyond 5.8."""
         half = (columns + 1) // 2
-        draws = self._columns(2 * half)
-        radius, angle = draws[:half], draws[half:]
-        np.negative(radius, out=radius)
-        np.log1p(radius, out=radius)
-        radius *= -2.0
+        words = self._words(half).view(np.uint32).reshape(half, len(self.keys), 2)
+        words >>= _EIGHT
+        radius = words[..., 0].astype(np.float32)
+        radius += np.float32(1.0)
+        radius *= np.float32(2.0**-24)
+        np.log(radius, out=radius)
+        radius *= np.float32(-2.0)
         np.sqrt(radius, out=radius)
-        angle *= 2.0 * np.pi
-        sine = np.sin(angle)
-        np.cos(angle, out=angle)
-        angle *= radius
-        sine *= radius
-        draws[:half], draws[half:] = angle, sine
+        angle = words[..., 1].astype(np.float32)
+        angle *= np.float32(2.0 * np.pi * 2.0**-24)
+        draws = np.empty((2 * half, len(self.keys)), np.float32)
+        np.cos(angle, out=draws[:half])
+        np.sin(angle, out=draws[half:])
+        draws[:half] *= radius
+        draws[half:] *= radius
         return draws[:columns].T
 
-    def _columns(self, columns: int) -> NDArray[np.float64]:
-        """[columns, N] uniform: rows side by side, so that a block of few columns is quick."""
+    def _words(self, columns: int) -> NDArray[np.uint64]:
+        """[columns, N] words: rows side by side, so that a block of few columns is quick."""
         draw = self._draws + 1
         self._draws += columns
         if columns == 1:
-            bits = (self.keys + np.uint64(draw * _STEP & _WORD))[None]
-        else:
-            bits = self.keys + np.array([[(draw + i) * _STEP & _WORD] for i in range(columns)], np.uint64)
-        bits = _mix(bits)
-        bits >>= _ELEVEN
-        return np.multiply(bits, 2.0**-53, dtype=np.float64)
+            return _mix((self.keys + np.uint64(draw * _DRAW & _WORD))[None])
+        return _mix(self.keys + np.array([[(draw + i) * _DRAW & _WORD] for i in range(columns)], np.uint64))
 
 
 def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:

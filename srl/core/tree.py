@@ -37,18 +37,18 @@ def build(pairs: Mapping[str, Any]) -> Any:
 
 def map_tree(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """The tree of `function(leaf, other_leaf, ...)`."""
-    if isinstance(tree, Mapping):
-        return {key: map_tree(function, tree[key], *(other[key] for other in others)) for key in tree}
-    return function(tree, *others)
+    if isinstance(tree, np.ndarray) or not isinstance(tree, Mapping):  # the usual one first: `Mapping` is slow to ask
+        return function(tree, *others)
+    return {key: map_tree(function, tree[key], *(other[key] for other in others)) for key in tree}
 
 
 def copy_into(target: Any, source: Any) -> None:
     """Copy every leaf of `source` into the same leaf of `target`."""
-    if isinstance(target, Mapping):
+    if isinstance(target, np.ndarray) or not isinstance(target, Mapping):
+        target[...] = source
+    else:
         for key in target:
             copy_into(target[key], source[key])
-    else:
-        target[...] = source
 
 
 def nbytes(tree: Any) -> int:

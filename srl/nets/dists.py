@@ -9,7 +9,7 @@ from torch import Tensor
 
 from srl.api.env import ActionSpec, Discrete, MultiBinary, MultiDiscrete
 from srl.core.seeds import Rng
-from srl.nets.heads import BELOW_ONE, FORBIDDEN, LOG_2PI, head_size, real_size
+from srl.nets.heads import FORBIDDEN, LOG_2PI, head_size, real_size
 
 
 def make_dist(action: ActionSpec, logits: Tensor, mask: Any = None, log_std: Tensor | None = None) -> Any:
@@ -38,7 +38,7 @@ class Categorical:
 
     def sample(self, rng: Rng) -> Tensor:
         """By the inverse of the distribution function: one uniform number a row."""
-        uniform = _noise(rng.uniform(1), self.logits)[..., 0] * BELOW_ONE
+        uniform = _noise(rng.uniform(1), self.logits)[..., 0]
         upto = self.logits.exp().cumsum(-1)
         point = (uniform * upto[..., -1]).unsqueeze(-1)
         return (upto[..., :-1] <= point).sum(-1)
@@ -88,7 +88,7 @@ class Bernoulli:
         self.logits = logits if mask is None else logits.masked_fill(~mask, FORBIDDEN)
 
     def sample(self, rng: Rng) -> Tensor:
-        uniform = _noise(rng.uniform(self.logits.shape[-1]), self.logits) * BELOW_ONE
+        uniform = _noise(rng.uniform(self.logits.shape[-1]), self.logits)
         return (uniform < self.logits.sigmoid()).to(torch.int8)
 
     def mode(self) -> Tensor:

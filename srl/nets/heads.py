@@ -8,8 +8,6 @@ from srl.api.env import ActionSpec, Box, MultiDiscrete
 
 FORBIDDEN = -1e9
 """The logit of a masked choice: finite, so that nothing becomes nan."""
-BELOW_ONE = 1.0 - 2.0**-22
-"""Uniform numbers are scaled by this, so that rounding never reaches the end of the last choice."""
 LOG_2PI = math.log(2.0 * math.pi)
 LIMIT = 10.0
 """Normalised inputs are clipped to this many deviations."""

@@ -11,7 +11,7 @@ import numpy as np
 from srl.api.env import ActionSpec, Box, Discrete, MultiBinary, MultiDiscrete
 from srl.core.seeds import Rng
 from srl.core.tree import Array
-from srl.nets.heads import BELOW_ONE, FORBIDDEN, LOG_2PI, head_size, real_size
+from srl.nets.heads import FORBIDDEN, LOG_2PI, head_size, real_size
 
 
 class Sampler(Protocol):
@@ -58,8 +58,7 @@ class _Categorical:
         if rng is None:
             action = heads.argmax(0)
         else:
-            point = rng.uniform(1)[:, 0].astype(np.float32)
-            point *= np.float32(BELOW_ONE)
+            point = rng.uniform(1)[:, 0]
             point *= total
             action = (upto[:-1] <= point).sum(0)
         if len(self._rows) != len(action):
@@ -74,8 +73,7 @@ class _Categorical:
         np.minimum(away, 80.0, out=away)
         total = np.exp(away)
         total += 1.0
-        point = rng.uniform(1)[:, 0].astype(np.float32)
-        point *= np.float32(BELOW_ONE)
+        point = rng.uniform(1)[:, 0]
         point *= total
         second = point >= 1.0
         away *= second
@@ -108,7 +106,7 @@ class _Bernoulli:
         if rng is None:
             bits = heads > 0
         else:
-            uniform = rng.uniform(len(heads)).T.astype(np.float32) * np.float32(BELOW_ONE)
+            uniform = rng.uniform(len(heads)).T
             away = np.exp(-np.abs(heads))
             bits = uniform < np.where(heads >= 0, 1.0, away) / (1.0 + away)
         logits = np.where(bits, -heads, heads)
@@ -122,20 +120,20 @@ class _Gaussian:
         self.spread(np.zeros(math.prod(action.shape), np.float32))
 
     def spread(self, log_std: Array) -> None:
-        self._deviation = np.exp(log_std)
+        self._deviation = np.exp(log_std)[:, None]
         self._top = np.float32(-(log_std + 0.5 * LOG_2PI).sum())
 
     def draw(self, heads: Array, mask: Any, rng: Rng | None) -> tuple[Array, Array]:
-        action = np.ascontiguousarray(heads.T)
         if rng is None:
-            log_prob = np.full(len(action), self._top)
+            log_prob = np.full(heads.shape[1], self._top)
         else:
-            noise = rng.normal(len(heads)).astype(np.float32)
-            log_prob = np.einsum("nk,nk->n", noise, noise)
+            noise = rng.normal(len(heads)).T
+            log_prob = np.einsum("kn,kn->n", noise, noise)
             log_prob *= np.float32(-0.5)
             log_prob += self._top
             noise *= self._deviation
-            action += noise
+            heads += noise
+        action = np.ascontiguousarray(heads.T)
         return action.reshape(len(action), *self._shape), log_prob
 
 

@@ -17,12 +17,15 @@ from srl.nets.heads import LIMIT, head_size, real_size
 from srl.nets.numpy_dists import Sampler, make_sampler
 from srl.nets.settings import ActorCriticConfig
 
-Layer = tuple[Array, Array]
+BLOCK = 128
+"""Rows that pass through the layers together: what lies between two of them stays in the second cache."""
+
 Buffers = tuple[Array, list[Array], list[Array]]
 
 
 class MLPPolicy:
-    """First layers of both towers are one product, the heads too; nothing large is allocated after the first block."""
+    """Features stand before rows, so that each tower is one block of memory. The first layers of both towers are one product,
+    the heads too; nothing large is allocated after the first block."""
 
     memory: TreeSpec = {}
     bounds: ClassVar[Bounds] = "clip"
@@ -34,14 +37,11 @@ class MLPPolicy:
         self.version = -1
         self._vectors = [(path.split("/") if path else [], math.prod(leaf.shape)) for path, leaf in leaves(spec.obs)]
         self._inputs = sum(size for _, size in self._vectors)
-        towers = 1 if self.config.shared else 2
-        self._towers = ("actor",) if towers == 1 else ("actor", "critic")
-        widths = self.config.hidden
-        self._input = np.zeros((self._inputs + 1, towers * (widths[0] if widths else 0)), np.float32)
-        self._layers: list[list[Layer]] = [
-            [(np.zeros((low, high), np.float32), np.zeros((towers, high), np.float32)) for _ in self._towers]
-            for low, high in pairwise(widths)
-        ]
+        self._towers = ("actor",) if self.config.shared else ("actor", "critic")
+        towers, widths = len(self._towers), self.config.hidden
+        self._input = np.zeros((towers * (widths[0] if widths else 0), self._inputs + 1), np.float32)
+        self._layers = [np.zeros((towers, high, low), np.float32) for low, high in pairwise(widths)]
+        self._biases = [np.zeros((towers * high, 1), np.float32) for high in widths[1:]]
         self._last = widths[-1] if widths else self._inputs
         self._logits = head_size(spec.action)
         self._heads = np.zeros((self._logits + 1, towers * self._last if widths else self._inputs), np.float32)
@@ -55,25 +55,24 @@ class MLPPolicy:
     def load(self, params: Tree, version: int) -> None:
         """Take the parameters of an `ActorCritic` by name."""
         named = dict(_named(params))
-        width = self.config.hidden[0] if self.config.hidden else 0
         for i, tower in enumerate(self._towers):
-            if self.config.hidden:
-                part = self._input[:, i * width : (i + 1) * width]
-                part[:-1] = named[f"{tower}.layers.0.weight"].T
-                part[-1] = named[f"{tower}.layers.0.bias"]
-            for depth, layer in enumerate(self._layers, 1):
-                layer[i][0][...] = named[f"{tower}.layers.{depth}.weight"].T
-                layer[0][1][i] = named[f"{tower}.layers.{depth}.bias"]
+            for depth, width in enumerate(self.config.hidden):
+                weight, bias = named[f"{tower}.layers.{depth}.weight"], named[f"{tower}.layers.{depth}.bias"]
+                part = slice(i * width, (i + 1) * width)
+                if depth == 0:
+                    self._input[part, :-1], self._input[part, -1] = weight, bias
+                else:
+                    self._layers[depth - 1][i], self._biases[depth - 1][part, 0] = weight, bias
         for _, _, biases in self._buffers.values():
-            for layer, bias in zip(self._layers, biases, strict=True):
-                bias[...] = layer[0][1].reshape(-1)
+            for full, bias in zip(biases, self._biases, strict=True):
+                full[...] = bias
         self._heads[: self._logits, : self._last] = named["logits.weight"]
         self._heads[self._logits, -self._last :] = named["value.weight"][0]
         self._offsets[:-1, 0] = named["logits.bias"]
         self._offsets[-1, 0] = named["value.bias"][0]
         if "normalizer.mean" in named:
-            self._mean = np.array(named["normalizer.mean"])
-            self._scale = np.array(named["normalizer.scale"])
+            self._mean = np.array(named["normalizer.mean"])[:, None]
+            self._scale = np.array(named["normalizer.scale"])[:, None]
         if self._log_std.size:
             self._log_std[...] = named["log_std"]
             self._sampler.spread(self._log_std)
@@ -88,47 +87,49 @@ class MLPPolicy:
 
     def forward(self, obs: Tree, rows: int) -> Array:
         """[logits + 1, N]: the logits, and the value as the last row."""
-        inputs, hidden, biases = self._buffers.get(rows) or self._allocate(rows)
-        self._read(obs, inputs)
-        if not hidden:
-            heads: Array = self._heads @ inputs[:, :-1].T
-            heads += self._offsets
-            return heads
-        x = np.matmul(inputs, self._input, out=hidden[0])
-        self._activate(x)
-        for layer, out, bias in zip(self._layers, hidden[1:], biases, strict=True):
-            low, high = layer[0][0].shape
-            for i, (weight, _) in enumerate(layer):
-                np.matmul(x[:, i * low : (i + 1) * low], weight, out=out[:, i * high : (i + 1) * high])
-            out += bias
-            x = out
-            self._activate(x)
-        heads = self._heads @ x.T
+        heads = np.empty((self._logits + 1, rows), np.float32)
+        vectors = [leaf.reshape(rows, size) for leaf, size in self._parts(obs)]
+        for start in range(0, rows, BLOCK):
+            part = slice(start, min(start + BLOCK, rows))
+            np.matmul(self._heads, self._hidden(vectors, part), out=heads[:, part])
         heads += self._offsets
         return heads
 
-    def _read(self, obs: Tree, inputs: Array) -> None:
-        rows = inputs[:, :-1]
-        if not isinstance(obs, Mapping):
-            flat = obs if obs.ndim == 2 else obs.reshape(len(rows), -1)
-            if self._mean is None:
-                rows[...] = flat
-                return
-            np.subtract(flat, self._mean, out=rows)
-        else:
-            start = 0
-            for path, size in self._vectors:
-                leaf: Any = obs
-                for key in path:
-                    leaf = leaf[key]
-                rows[:, start : start + size] = leaf.reshape(len(rows), size)
-                start += size
-            if self._mean is None:
-                return
-            np.subtract(rows, self._mean, out=rows)
-        rows *= self._scale
-        np.maximum(rows, -LIMIT, out=rows)
-        np.minimum(rows, LIMIT, out=rows)
+    def _hidden(self, vectors: list[Array], part: slice) -> Array:
+        """What the heads are made of, `[features, rows]`."""
+        inputs, hidden, biases = self._buffers.get(part.stop - part.start) or self._allocate(part.stop - part.start)
+        self._read(vectors, part, inputs[:-1])
+        if not hidden:
+            return inputs[:-1]
+        x = np.matmul(self._input, inputs, out=hidden[0])
+        self._activate(x)
+        for layer, out, bias in zip(self._layers, hidden[1:], biases, strict=True):
+            _, high, low = layer.shape
+            for i, weight in enumerate(layer):
+                np.matmul(weight, x[i * low : (i + 1) * low], out=out[i * high : (i + 1) * high])
+            out += bias
+            x = out
+            self._activate(x)
+        return x
+
+    def _parts(self, obs: Tree) -> Iterator[tuple[Array, int]]:
+        for path, size in self._vectors:
+            leaf: Any = obs
+            for key in path:
+                leaf = leaf[key]
+            yield leaf, size
+
+    def _read(self, vectors: list[Array], part: slice, inputs: Array) -> None:
+        start = 0
+        for vector in vectors:
+            size = vector.shape[1]
+            inputs[start : start + size] = vector[part].T
+            start += size
+        if self._mean is not None:
+            inputs -= self._mean
+            inputs *= self._scale
+            np.maximum(inputs, -LIMIT, out=inputs)
+            np.minimum(inputs, LIMIT, out=inputs)
 
     def _activate(self, x: Array) -> None:
         kind = self.config.activation
@@ -140,9 +141,9 @@ class MLPPolicy:
             np.copyto(x, np.expm1(np.minimum(x, 0.0)), where=x < 0.0)
 
     def _allocate(self, rows: int) -> Buffers:
-        inputs = np.ones((rows, self._inputs + 1), np.float32)
-        hidden = [np.empty((rows, len(self._towers) * width), np.float32) for width in self.config.hidden]
-        biases = [np.tile(layer[0][1].reshape(-1), (rows, 1)) for layer in self._layers]  # full ones add twice as fast
+        inputs = np.ones((self._inputs + 1, rows), np.float32)
+        hidden = [np.empty((len(self._towers) * width, rows), np.float32) for width in self.config.hidden]
+        biases = [np.tile(bias, (1, rows)) for bias in self._biases]  # full ones add twice as fast
         self._buffers[rows] = (inputs, hidden, biases)
         return self._buffers[rows]
 

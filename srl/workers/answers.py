@@ -20,9 +20,7 @@ def answer(policy: Policy, info: PolicyInfo, rows: Mapping[str, Any], *, greedy:
     envs, agents = rows["first"].shape
     count = envs * agents
     flat = {
-        name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), tree)
-        for name, tree in rows.items()
-        if name not in _OF_ENVS
+        name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), rows[name]) for name in rows if name not in _OF_ENVS
     }
     act = policy.act(
         Ask(

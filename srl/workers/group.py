@@ -146,30 +146,26 @@ class Group:
     def _count_episodes(self, counting: Array | None) -> Array:
         """An env's episode is over when agents were there and none goes on."""
         recorders: Sequence[Recorder] = list(self.recorders.values())
-        were = np.logical_or.reduce([recorder.valid.any(1) for recorder in recorders])
-        go_on = np.logical_or.reduce([recorder.next_valid.any(1) for recorder in recorders])
-        ended: Array = were & ~go_on
-        over = ended if counting is None else ended & counting
-        number = int(over.sum())
+        ended = _in_any_agent([recorder.valid for recorder in recorders])
+        ended &= ~_in_any_agent([recorder.next_valid for recorder in recorders])
+        over = np.flatnonzero(ended if counting is None else ended & counting)
         several = len(self.spec.teams) > 1
         for opponent in recorders:
             if opponent.outcomes is not None and self._learners:
                 opponent.outcomes.ended(ended, self._won(opponent))
         for recorder in recorders:
+            lived, returns = recorder.rows_lived[over], recorder.returns[over]
+            took_part = lived > 0  # an agent that was never there has no return
             for team, agents in recorder.slices.items():
-                lived = recorder.rows_lived[over, agents]
-                took_part = lived > 0
-                # an agent that was never there has no return
-                returns = recorder.returns[over, agents]
                 name = f"episode/return/{team}" if several else "episode/return"
-                self.reading.add(name, float(returns[took_part].sum()), float(took_part.sum()))
+                took = took_part[:, agents]
+                self.reading.add(name, float(returns[:, agents][took].sum()), float(np.count_nonzero(took)))
             if "length" not in self.spec.stats:
-                lengths = float(recorder.rows_lived[over].max(1).sum())
-                self.reading.add("episode/length", lengths / len(recorders), number / len(recorders))
-            recorder.forget(ended)
+                self.reading.add("episode/length", float(lived.max(1).sum()) / len(recorders), len(over) / len(recorders))
+            recorder.forget(over if counting is None else ended)
         for index, name in enumerate(self.spec.stats):
-            self.reading.add(f"episode/{name}", float(self._stats[over, index].sum()), number)
-        self.reading.count("episodes", number)
+            self.reading.add(f"episode/{name}", float(self._stats[over, index].sum()), len(over))
+        self.reading.count("episodes", len(over))
         return ended
 
     def _won(self, opponent: Recorder) -> Array:
@@ -182,3 +178,11 @@ class Group:
         ours = np.mean([learner.mean_return() for learner in self._learners], axis=0)
         won: Array = 0.5 + 0.5 * np.sign(ours - opponent.mean_return())
         return won
+
+
+def _in_any_agent(flags: Sequence[Array]) -> Array:
+    """`[E]`: where one of these `[E, A]` flags is set."""
+    found: Array = np.logical_or.reduce(flags[0], 1)
+    for more in flags[1:]:
+        found |= more.any(1)
+    return found
