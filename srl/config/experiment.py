@@ -97,6 +97,7 @@ class Opponents:
         "uniform",
         "which version: uniform over the kept ones, latest-<n>, or win_rate: most often those that the learner beats least",
     )
+    initial: float = option(0.0, "share of these choices that fall on the oldest kept version, the initial one", low=0, high=1)
     power: float = option(2.0, "win_rate: chances go by (1 - how often a version is beaten) to this power", low=0)
     keep_every: int = option(10, "updates between versions that are kept", low=1)
     hold: int = option(4, "slabs that a chosen version plays; with win_rate, at least until an episode has ended", low=1)

@@ -52,7 +52,7 @@ def _match(
         streams.append(Stream(name=ask, kind="infer", policy=acting))
         asked: dict[str, object] = {"policy": acting, "max_batch": wanted.groups * sizes.per_group}
         if acting != name:
-            asked |= {"choose": wanted.choose, "hold": wanted.hold * wanted.groups * (sizes.steps + 1)}
+            asked |= {"choose": wanted.choose, "initial": wanted.initial, "hold": wanted.hold * wanted.groups * (sizes.steps + 1)}
             if wanted.choose == "win_rate":
                 asked["power"] = wanted.power
         joined = {"asks": ask}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,7 @@ from srl.streams.codec import Arena, Layout
 from srl.streams.links import FETCH, HELD, KEPT, NEW, NEWER, PARAMS, Linked, Peers, Transport, Wire
 
 HISTORY = 64
-"""Versions that a publisher remembers."""
+"""Versions that a publisher remembers: of more, some between the oldest and the newest are given up."""
 _SLOTS = 3
 _LATEST, _UNIFORM, _EXACT = range(3)
 _UNIT = 1 << 53
@@ -43,6 +42,11 @@ def parse(selector: str) -> tuple[int, int]:
     raise WrongType(
         f"`{selector}` does not select a kept version", ("expected", "latest-<n>, uniform:<draw in [0, 1)> or =<version>")
     )
+
+
+def thinned(versions: Sequence[Version]) -> Version:
+    """The one of three or more that is missed least: between the closest neighbours. The oldest and the newest stay."""
+    return min(zip(versions, versions[1:], versions[2:], strict=False), key=lambda three: three[2] - three[0])[1]
 
 
 def choose(versions: list[Version], kind: int, argument: int) -> Version | None:
@@ -75,7 +79,7 @@ class Publisher(Peers[_Reader], ParamPublisher):
         self._slots = [self._layout.flat(arena.record(self._memory, slot)) for slot in range(_SLOTS)] if shares else []
         self._version: Version = -1
         self._newest: Tree = {}
-        self._kept: OrderedDict[Version, Any] = OrderedDict()
+        self._kept: dict[Version, Any] = {}
         self._handlers = {NEWER: self._on_newer, FETCH: self._on_fetch}
 
     def publish(self, version: Version, params: Tree, keep: bool = False) -> None:
@@ -89,11 +93,10 @@ class Publisher(Peers[_Reader], ParamPublisher):
             self._write(self._words, arrays, version)
         else:
             self._newest = self._copy(arrays)
-        if keep:
-            self._keep(version, arrays)
+        dropped = self._keep(version, arrays) if keep else version
         for link in self._by_name.values():
             if keep:
-                self._name(link, version)
+                self._name(link, version, dropped)
             self._tell(link)
             self._serve(link)
 
@@ -111,24 +114,28 @@ class Publisher(Peers[_Reader], ParamPublisher):
             copy.flags.writeable = False
         return self._layout.tree(copies)
 
-    def _keep(self, version: Version, arrays: list[Array]) -> None:
+    def _keep(self, version: Version, arrays: list[Array]) -> Version:
+        """The version that was given up for it; itself if there was room."""
+        dropped = version
         if len(self._kept) == HISTORY:
-            _, oldest = self._kept.popitem(last=False)
+            dropped = thinned([*self._kept, version])
+            handle = self._kept.pop(dropped)
             if self._words is not None:
-                self.transport.drop(oldest)
+                self.transport.drop(handle)
         if self._words is None:
             self._kept[version] = self._newest
-            return
+            return dropped
         arena = Arena(1, [self._layout])
         handle, memory = self.transport.keep(arena.size)
         for target, source in zip(self._layout.flat(arena.record(memory, 0)), arrays, strict=True):
             target[...] = source
         arena.words(memory)[0] = version
         self._kept[version] = handle
+        return dropped
 
-    def _name(self, link: _Reader, version: Version) -> None:
-        """Let a reader know that this version is kept, and which is the oldest that still is."""
-        link.wire.send(HELD, 0, next(iter(self._kept)), version)
+    def _name(self, link: _Reader, version: Version, dropped: Version) -> None:
+        """Let a reader know that this version is kept, and which was given up for it (itself: none)."""
+        link.wire.send(HELD, 0, dropped, version)
 
     def _tell(self, link: _Reader) -> None:
         if self._version < 0:
@@ -176,7 +183,7 @@ class Publisher(Peers[_Reader], ParamPublisher):
 
     def _attached(self, link: _Reader) -> None:
         for version in self._kept:
-            self._name(link, version)
+            self._name(link, version, version)
         if self.transport.by != "bytes":  # there the reader asks
             self._tell(link)
 
@@ -296,7 +303,7 @@ class Subscriber(Peers[_Source], ParamSubscriber):
         """Nothing to note: the message has woken the loop, the words tell the rest."""
 
     def _on_held(self, link: _Source, slot: int, number: int, value: int, body: Tree | None) -> None:
-        link.kept = [*(version for version in link.kept if number <= version < value), value]
+        link.kept = [*(version for version in link.kept if version not in (number, value)), value]
 
     def _on_params(self, link: _Source, slot: int, number: int, value: int, body: Tree | None) -> None:
         if body is None:

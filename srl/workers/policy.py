@@ -36,6 +36,7 @@ class PolicyArgs:
         "which version answers: latest, latest-<n> (kept ones before it), uniform over the kept ones, or win_rate: those that"
         " the learner beats least often",
     )
+    initial: float = option(0.0, "share of these choices that fall on the oldest kept version instead", low=0, high=1)
     power: float = option(2.0, "win_rate: a version is chosen by (1 - how often it is beaten) to this power", low=0)
     hold: int = option(1, "questions that a chosen past version answers before another is chosen", low=1)
 
@@ -114,13 +115,17 @@ class PolicyWorker(Worker):
 
     def _choose(self, params: ParamSubscriber) -> str:
         """A selector; empty while nothing is kept."""
-        if self.args.choose not in ("uniform", "win_rate"):
-            return self.args.choose
-        if self.args.choose == "win_rate" and not params.kept:
+        choose, kept = self.args.choose, params.kept
+        if choose == "win_rate" and not kept:
             return ""
         self._chosen += 1
-        draw = generator(self.context.graph.seed, "opponent", self.args.policy, self.context.index, self._chosen).random()
-        return f"uniform:{draw:.6f}" if self.args.choose == "uniform" else f"={self._rates.choose(params.kept, draw)}"
+        rng = generator(self.context.graph.seed, "opponent", self.args.policy, self.context.index, self._chosen)
+        draw = rng.random()
+        if kept and rng.random() < self.args.initial:
+            return f"={kept[0]}"
+        if choose == "uniform":
+            return f"uniform:{draw:.6f}"
+        return f"={self._rates.choose(kept, draw)}" if choose == "win_rate" else choose
 
     def _learn_how_it_went(self, faced: Array, won: Array) -> None:
         """`[envs]`: the versions that episodes were played against, and how they ended."""

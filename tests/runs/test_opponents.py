@@ -72,9 +72,9 @@ def test_one_policy_for_all_teams_cannot_play_its_past() -> None:
         srl.build(env="CartPole-v1", algorithm="ppo", opponents={"groups": 1}, layout="inline")
 
 
-def met(choose: str, updates: int) -> tuple[Counter[int], Any]:
+def met(choose: str, updates: int, initial: float = 0.0) -> tuple[Counter[int], Any]:
     """How often each past `odd` answered, and the worker that chose them."""
-    opponents = {"groups": 1, "keep_every": 5, "hold": 2, "choose": choose}
+    opponents = {"groups": 1, "keep_every": 5, "hold": 2, "choose": choose, "initial": initial}
     seen: Counter[int] = Counter()
     with srl.build(**PENNIES, opponents=opponents, stop={"updates": updates}, layout="inline") as session:
         past: Any = session.workers["policy.odd.past.actor.even/0"]
@@ -93,6 +93,13 @@ def test_by_win_rate_the_harder_opponents_are_met_more_often() -> None:
     assert hard > 2 * (uniform[0] + uniform[5]) / uniform.total()
     assert past._rates.rate(0) == past._rates.rate(5) == 0.0
     assert past._rates.rate(50) > 0.5
+
+
+@pytest.mark.parametrize("choose", ["uniform", "latest-1", "win_rate"])
+def test_the_initial_opponent_keeps_its_share(choose: str) -> None:
+    seen, _ = met(choose, 120, initial=0.5)
+    assert 0.35 < seen[0] / seen.total() < (0.8 if choose == "win_rate" else 0.65)
+    assert len(seen) > 8, "the others are met as well"
 
 
 def test_a_version_stays_until_an_episode_against_it_has_ended() -> None:
