@@ -71,7 +71,7 @@ class Failure:
         if self.exit_code is not None and self.exit_code < 0:
             return f"died (signal {-self.exit_code})"
         if self.error:
-            return f"raised {_last_line(self.error).split(':')[0].strip()}"
+            return f"raised {_raised(self.error)[0].split(':')[0].strip()}"
         if self.exit_code is not None:
             return f"exited with code {self.exit_code}"
         return "stopped answering"
@@ -89,7 +89,7 @@ class Failure:
             return f"crash in native code ({name}){facts}"
         if name:
             return f"ended by {name}{facts}"
-        return _last_line(self.error) if self.error else f"no reason given{facts}"
+        return "; ".join(_raised(self.error)) if self.error else f"no reason given{facts}"
 
     def _killer(self) -> str:
         """The kernel counts its OOM kills for the whole host, and in a container not at all: memory must have been short."""
@@ -205,7 +205,12 @@ def _gigabytes(number: int) -> str:
     return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.0f} MB"
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    headline = next((line for line in lines if line.startswith("error[")), None)  # our own errors say it first
-    return (headline or lines[-1]).strip() if lines else ""
+def _raised(text: str) -> list[str]:
+    """What was raised, then the notes on where: the lines that a traceback has below its last frame, without the rest of a
+    long message. Our own errors say it first."""
+    lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()] or [""]
+    if headline := next((line for line in lines if line.startswith("error[")), ""):
+        return [headline]
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    below = [line for line in lines[frames[-1] :] if not line.startswith(" ")] if frames else lines[-1:]
+    return [below[0], *(line for line in below[1:] if line.startswith("in env "))] if below else lines[-1:]

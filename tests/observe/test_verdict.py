@@ -58,6 +58,31 @@ def test_a_worker_that_raised_shows_its_traceback() -> None:
     assert "next:" not in text and "unrelated" not in text
 
 
+@pytest.mark.parametrize(
+    ("raised", "how", "cause"),
+    [
+        ("ValueError('boom: in env')", "raised ValueError", "ValueError: boom: in env; in env 'X.py:Raises' (actor/0, env 0)"),
+        ("OSError()", "raised OSError", "OSError; in env 'X.py:Raises' (actor/0, env 0)"),
+        (
+            "RuntimeError('no kernel\\nfor debugging set this\\n  or that')",
+            "raised RuntimeError",
+            "RuntimeError: no kernel; in env 'X.py:Raises' (actor/0, env 0)",
+        ),
+    ],
+)
+def test_the_cause_is_what_was_raised_and_the_note_on_it_says_where(raised: str, how: str, cause: str) -> None:
+    program = f"""
+try:
+    raise {raised}
+except Exception as problem:
+    problem.add_note("in env 'X.py:Raises' (actor/0, env 0)")
+    raise
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    failure = Failure(worker="actor/0", at=1.0, exit_code=ended.returncode, error=ended.stderr)
+    assert (failure.how, failure.cause) == (how, cause)
+
+
 def test_an_error_of_our_own_is_named_by_its_headline() -> None:
     failure = Failure(worker="actor/0", at=1.0, error="error[E05]: env 'X' returned nonsense\n  key: obs")
     assert failure.cause == "error[E05]: env 'X' returned nonsense"
