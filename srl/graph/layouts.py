@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from srl.config.experiment import Experiment, StreamSettings, Workers, settled
 from srl.core.errors import DoesNotDivide, UnknownName
 from srl.core.load import nearest
 from srl.core.where import Provenance
-from srl.graph.build import wiring
+from srl.graph.by_hand import by_hand
 from srl.graph.machine import Machine
 from srl.graph.opponents import with_opponents
 from srl.graph.placement import inside
@@ -83,7 +83,9 @@ def plan(
     """Decide what is left open and wire it. `timing` is asked only if its answer can matter."""
     machine = machine or Machine.here()
     if experiment.graph is not None:
-        return Plan(experiment=experiment, graph=_by_hand(experiment, where), why=("the graph is stated by hand",))
+        stated, joined = by_hand(experiment, where)
+        whole = _graph(experiment, stated, apply_stream_settings(experiment.streams, joined))
+        return Plan(experiment=experiment, graph=whole, why=("the graph is stated by hand",))
     name, why = choose(experiment, machine, timing)
     layout = find_layout(name)
     sizes = _sizes(experiment, layout, machine, where)
@@ -344,7 +346,7 @@ def _streams(experiment: Experiment, sizes: Sizes) -> list[Stream]:
     return apply_stream_settings(experiment.streams, streams)
 
 
-def apply_stream_settings(wanted: Mapping[str, StreamSettings], streams: list[Stream]) -> list[Stream]:
+def apply_stream_settings(wanted: Mapping[str, StreamSettings], streams: Sequence[Stream]) -> list[Stream]:
     """What the file says of a stream by its name, else of all of its kind, else of all."""
     known = {"all", "sample", "infer", "param", *(stream.name for stream in streams)}
     for name in wanted:
@@ -364,7 +366,7 @@ def apply_stream_settings(wanted: Mapping[str, StreamSettings], streams: list[St
 # graphs ---------------------------------------------------------------------------------------------------------------
 
 
-def _graph(experiment: Experiment, nodes: list[Node], streams: list[Stream]) -> Graph:
+def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stream]) -> Graph:
     return Graph(
         env=experiment.env.component(),
         policies=experiment.entries(),
@@ -379,8 +381,3 @@ def _graph(experiment: Experiment, nodes: list[Node], streams: list[Stream]) -> 
         name=experiment.name,
         expect=dict(experiment.expect),
     )
-
-
-def _by_hand(experiment: Experiment, where: Provenance | None) -> Graph:
-    nodes, streams = wiring(experiment.graph, where)
-    return _graph(experiment, list(nodes), apply_stream_settings(experiment.streams, list(streams)))
