@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from srl.api.env import ActionSpec, BatchEnv, Block, Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, new_block, renew
+from srl.core.blame import blaming
 from srl.core.seeds import Seeds
 from srl.core.spec import lead, spec_of
 from srl.core.tree import Array, Tree, leaves, map_tree
@@ -57,7 +58,8 @@ def check_env(component: Any, *, seed: int = 0, ticks: int = 200) -> EnvReport:
     name = _name(component)
 
     def make(root: int = seed) -> BatchEnv:
-        return make_env(component, _COPIES, GivenSeeds(root))
+        with blaming(f"cannot make env '{name}'", ("try", "--trace, which shows the traceback")):
+            return make_env(component, _COPIES, GivenSeeds(root))
 
     first = _play(make, name, ticks)
     again = _play(make, name, ticks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,13 +13,14 @@ import msgpack
 
 from srl.api.env import EnvSpec
 from srl.api.policy import PolicySpec
-from srl.core.errors import SrlError, WiringError
+from srl.core.blame import blaming
+from srl.core.errors import SrlError, UserError, WiringError
 from srl.core.load import dump, load
 from srl.core.registry import REGISTRIES, load_plugins
 from srl.core.spec import Leaf, TreeSpec, from_data, lead, to_data
 from srl.graph.placement import via_of
 from srl.graph.plain import env_from_data, env_to_data, policy_from_data, policy_to_data
-from srl.graph.spec import Graph
+from srl.graph.spec import Graph, PolicyEntry
 from srl.streams.base import Route, StreamSpec
 
 
@@ -179,8 +181,12 @@ def derive(graph: Graph) -> Derived:
     from srl.graph.policies import inspect_env, inspect_policies
 
     load_plugins(graph.plugins)
-    env = inspect_env(graph)
-    policies = inspect_policies(graph, env)
+    name = str(graph.env.args.get("id", graph.env.use))
+    with blaming(f"cannot make env '{name}'", ("try", f"srl check env {name} --trace")):
+        env = inspect_env(graph)
+    named = [f"policy '{name}' ({_used(entry)})" for name, entry in graph.policies.items()]
+    with blaming(f"cannot build {', '.join(named)}", ("try", "--trace, which shows the traceback")):
+        policies = inspect_policies(graph, env)
     return with_streams(graph, Derived(env=env, policies=policies))
 
 
@@ -231,16 +237,37 @@ def derive_in_child(graph: Graph) -> Derived:
         check=False,
     )
     if not child.stdout:
-        raise WiringError(f"the look at env and policies ended without an answer (exit code {child.returncode})")
+        raise _no_answer(graph, child.returncode)
     answer = msgpack.unpackb(child.stdout)
     if "error" in answer:
-        raise SrlError.from_data(answer["error"])
+        error = SrlError.from_data(answer["error"])
+        error.add_note(answer["trace"])  # seen with --trace only
+        raise error
     return Derived.from_data(answer)
 
 
-def _main() -> None:
-    import os
+def _used(entry: PolicyEntry) -> str:
+    return f"{entry.policy.use}, {entry.algorithm.use}" if entry.algorithm is not None else entry.policy.use
 
+
+def _no_answer(graph: Graph, code: int) -> UserError:
+    """Something ended the process without a word: native code that crashed, the kernel, `os._exit`."""
+    how = f"died of {signal.Signals(-code).name}" if code < 0 else f"was ended with exit code {code}"
+    return UserError(
+        f"the process that builds env and policies {how}",
+        ("built", ", ".join([graph.env.use, *(_used(entry) for entry in graph.policies.values())])),
+        ("likely", "native code that crashed: its stack is above" if code < 0 else "code that ends the process (os._exit)"),
+        ("try", f"srl check env {graph.env.args.get('id', graph.env.use)}, which builds the env alone"),
+    )
+
+
+def _main() -> None:
+    import faulthandler
+    import os
+    import traceback
+
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is the parent's to explain
     wire = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # an env that prints must not write into the answer
     asked = msgpack.unpackb(sys.stdin.buffer.read())
@@ -250,7 +277,7 @@ def _main() -> None:
     try:
         answer = look(load(Graph, asked["graph"])).to_data()
     except SrlError as error:
-        answer = {"error": error.to_data()}
+        answer = {"error": error.to_data(), "trace": traceback.format_exc()}
     wire.write(msgpack.packb(answer))
     wire.flush()
 
