@@ -24,14 +24,23 @@ _SIDES = {
 
 def check(graph: Graph, where: Provenance | None = None) -> None:
     """Everything that can be seen without building env or policy. `where` holds the places of a `graph:` by hand."""
+    if not graph.nodes:
+        place = where.at(("graph",)) if where is not None else None
+        raise WiringError(
+            "the graph has no nodes: nothing would run",
+            *([("from", str(place))] if place is not None else []),
+            ("try", "`srl graph experiment=cartpole --yaml` prints nodes and streams to start from"),
+        )
     for node in graph.nodes:
         _node(graph, node, where)
     for node in graph.nodes:
         _placement(graph, node)
     for stream in graph.streams:
         _stream(graph, stream)
+    fed = _fed(graph)
     for node in graph.nodes:
         if node.worker == "trainer":
+            _reached(graph, node, fed)
             _trainer(graph, node)
 
 
@@ -160,6 +169,13 @@ def _stream(graph: Graph, stream: Stream) -> None:
         )
     if stream.via != "auto":
         REGISTRIES["transport"].resolve(stream.via)
+    if stream.kind != "sample" and stream.route != "fair":
+        route = _route(stream)
+        raise WiringError(
+            f"stream '{stream.name}' is of kind {stream.kind}, which has no route: {route}",
+            ("because", "only samples are shared out; a question finds its server, and weights go to all"),
+            ("try", f"remove it, or streams: {{sample: {{route: {route}}}}}"),
+        )
     ends = list(members(graph, stream.name))
     have = {side for _, _, side in ends}
     gives, takes = _SIDES[stream.kind]
@@ -207,6 +223,41 @@ def _own_process(graph: Graph, stream: Stream, ends: Sequence[tuple[Node, str, s
             ("clients", f"{client}/{number} and others wait in processes of their own"),
             ("try", "a process of its own for the policy worker (no `inside:`), or inside: actor"),
         )
+
+
+def _fed(graph: Graph) -> set[str]:
+    """The sample streams whose consumers can get anything: actors start, others pass on what they get."""
+    fed: set[str] = set()
+    while True:
+        giving = {gives for node in graph.nodes if _can_give(node, fed) for gives in _joined(node, "producer")}
+        grown = {name for name in giving if graph.stream(name).route != "null"}
+        if grown == fed:
+            return fed
+        fed = grown
+
+
+def _can_give(node: Node, fed: set[str]) -> bool:
+    needs = _joined(node, "consumer", needed=True)
+    return not needs or bool(needs & fed)
+
+
+def _joined(node: Node, side: str, *, needed: bool = False) -> set[str]:
+    """The streams at ports of that side; `needed`: of those that the worker cannot do without."""
+    known = REGISTRIES["worker"].resolve(node.worker).ports
+    kinds = {port: known[port.partition(":")[0]] for port in node.ports}
+    return {node.ports[port] for port, kind in kinds.items() if kind.side == side and not (needed and kind.optional)}
+
+
+def _reached(graph: Graph, node: Node, fed: set[str]) -> None:
+    samples = node.ports["samples"]
+    if samples in fed:
+        return
+    dropping = ", ".join(f"'{stream.name}'" for stream in graph.streams if stream.route == "null")
+    raise WiringError(
+        f"nothing can reach '{node.name}' on '{samples}': it would wait for ever",
+        *([("because", f"route: nobody drops all that comes to {dropping}")] if dropping else []),
+        ("try", f"route: fair, or a graph without '{node.name}'" if dropping else "a worker that makes samples: actor"),
+    )
 
 
 # sizes ----------------------------------------------------------------------------------------------------------------
@@ -281,6 +332,10 @@ def _ports_of(side: str) -> str:
 
 def _a(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def _route(stream: Stream) -> str:
+    return "nobody" if stream.route == "null" else stream.route
 
 
 def _section(node: Node) -> str:

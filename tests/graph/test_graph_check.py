@@ -116,6 +116,24 @@ REFUSED = [
         "  did you mean: slabs (int, default 1)?    all: python -m srl.launch --help trainer",
     ),
     (put("nodes/trainer/worker", "trainr"), None),
+    (
+        put("streams/ask.main/route", "broadcast"),
+        "error[E10]: stream 'ask.main' is of kind infer, which has no route: broadcast\n"
+        "  because: only samples are shared out; a question finds its server, and weights go to all\n"
+        "  try: remove it, or streams: {sample: {route: broadcast}}",
+    ),
+    (
+        put("streams/params.main/route", "nobody"),
+        "error[E10]: stream 'params.main' is of kind param, which has no route: nobody\n"
+        "  because: only samples are shared out; a question finds its server, and weights go to all\n"
+        "  try: remove it, or streams: {sample: {route: nobody}}",
+    ),
+    (
+        put("streams/samples.main/route", "nobody"),
+        "error[E10]: nothing can reach 'trainer' on 'samples.main': it would wait for ever\n"
+        "  because: route: nobody drops all that comes to 'samples.main'\n"
+        "  try: route: fair, or a graph without 'trainer'",
+    ),
 ]
 
 
@@ -128,6 +146,55 @@ def test_a_wrong_graph_is_refused_in_words(change, text):
         assert "did you mean: trainer?" in str(caught.value)
     else:
         assert str(caught.value) == text
+
+
+def relayed(nodes, streams):
+    """A buffer between the actors and the trainer."""
+    streams["raw"] = {"kind": "sample"}
+    nodes["actor"]["ports"]["samples:main"] = "raw"
+    nodes["buffer"] = {"worker": "buffer", "ports": {"source": "raw", "sink": "samples.main"}}
+
+
+def test_a_trainer_behind_a_stream_that_nobody_gets_is_refused():
+    def change(nodes, streams):
+        relayed(nodes, streams)
+        streams["raw"]["route"] = "nobody"
+
+    check(changed(relayed))
+    with pytest.raises(SrlError) as caught:
+        check(changed(change))
+    assert caught.value.headline == "nothing can reach 'trainer' on 'samples.main': it would wait for ever"
+    assert dict(caught.value.lines)["because"] == "route: nobody drops all that comes to 'raw'"
+
+
+def test_workers_that_feed_only_each_other_are_refused():
+    def change(nodes, streams):
+        relayed(nodes, streams)
+        streams |= {"back": {"kind": "sample"}, "loop": {"kind": "sample"}}
+        nodes["buffer"]["ports"]["source"] = "back"
+        nodes["buffer 2"] = {"worker": "buffer", "ports": {"source": "loop", "sink": "back"}}
+        nodes["buffer 3"] = {"worker": "buffer", "ports": {"source": "back", "sink": "loop"}}
+        streams["raw"]["route"] = "nobody"
+
+    with pytest.raises(SrlError, match="nothing can reach 'trainer'"):
+        check(changed(change))
+
+
+def test_actors_alone_may_give_to_nobody():
+    def change(nodes, streams):
+        del nodes["trainer"], nodes["policy"]["ports"]["params"], streams["params.main"]
+        streams["samples.main"]["route"] = "nobody"
+
+    check(changed(change))
+
+
+def test_a_graph_without_nodes_is_refused():
+    with pytest.raises(SrlError) as caught:
+        check(graph_from_data(graph_to_data(wired()) | {"nodes": {}, "streams": {}}))
+    assert str(caught.value) == (
+        "error[E10]: the graph has no nodes: nothing would run\n"
+        "  try: `srl graph experiment=cartpole --yaml` prints nodes and streams to start from"
+    )
 
 
 def test_a_stream_needs_both_sides():
