@@ -163,7 +163,7 @@ class Record:
             "experiment": self._graph.name,
             "seed": self._graph.seed,
         }
-        if self._expectation.wanted and self._expectation.reached:
+        if self._expectation.wanted:
             own["reached"] = self._expectation.reached
         self._folder.write_status({**before, **own, **more})
 

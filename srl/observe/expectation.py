@@ -15,12 +15,13 @@ class Expectation:
     def __init__(
         self, expect: Mapping[str, float], *, stop: int | None = None, reached: Mapping[str, float] | None = None
     ) -> None:
-        """`stop`: env steps at which the run ends by itself. `reached`: of its earlier legs."""
+        """`stop`: env steps at which the run ends by itself. `reached`: of its earlier legs, which count where they were the
+        last within the env steps that are allowed: otherwise it is this leg that the run ends with."""
         self.wanted = wanted_returns(expect)
-        self.reached: dict[str, float] = dict(reached or {})
-        """Return by name, and the env steps at which they were seen."""
         allowed = expect.get(ENV_STEPS, math.inf)
         self._cut = math.inf if stop is not None and stop <= allowed else allowed  # the batch that reaches the stop counts
+        self.reached: dict[str, float] = dict(reached or {}) if self._cut < math.inf else {}
+        """Return by name, and the env steps at which they were seen."""
         self._settled = False
 
     def see(self, env_steps: int, returns: Mapping[str, float]) -> None:

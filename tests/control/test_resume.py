@@ -63,3 +63,15 @@ def test_ppo_resumes_bit_for_bit(actors: int, groups: int, staleness: int, tmp_p
     folder = RunFolder.create(tmp_path, "halves", 5)
     go(replace(work, stop=Stop(updates=2)), found, folder)
     same(straight, go(work, found, folder, resume=True))
+
+
+def test_a_resume_of_too_few_episodes_has_no_answer_and_does_not_give_the_old_one(tmp_path: Path) -> None:
+    work = graph(mode="inline", stop={"env_steps": 400}, expect={"return": 1})
+    folder = RunFolder.create(tmp_path, "halves", 1)
+    go(work, derived(work), folder)
+    first = folder.read_status()
+    assert first["held"] is True and first["reached"]["return"] > 100
+    longer = replace(work, stop=Stop(env_steps=440))
+    verdict = Controller(longer, folder=folder, derived=derived(work), resume=folder.path).run()
+    assert dict(verdict.summary)["expect"] == "return 1: not reached (fewer than 100 episodes)"
+    assert (folder.read_status()["held"], folder.read_status()["reached"]) == (False, {})

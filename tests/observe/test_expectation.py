@@ -69,6 +69,13 @@ def test_a_resumed_run_remembers_what_it_has_reached() -> None:
     assert one.holds
 
 
+@pytest.mark.parametrize("expect", [{"return": 400}, {"return": 400, "env_steps": 3000}])
+def test_what_an_earlier_leg_reached_is_not_what_the_run_ends_with(expect: dict[str, float]) -> None:
+    one = Expectation(expect, stop=3000, reached={"return": 420.0, "env_steps": 1400.0})
+    one.see(3000, {})
+    assert (one.holds, one.text()) == (False, "return 400: not reached (fewer than 100 episodes)")
+
+
 def test_a_figure_just_below_is_not_shown_as_reached() -> None:
     one = Expectation({"return": 475})
     one.see(1, {"": 474.996})
