@@ -271,7 +271,9 @@ def _hint(kind: Any, data: Any, path: Path) -> Line | None:
     if kind is int and type(data) is float:
         return ("try", "a whole number")
     if is_sequence(get_origin(kind) or kind) and not isinstance(data, Mapping) and data is not None:
-        return ("try", f"{name}=[{written(data)}]")
+        args = get_args(kind)
+        number = 1 if not args or args[-1] is ... or get_origin(kind) is not tuple else len(args)
+        return ("try", f"{name}=[{', '.join([written(data)] * number)}]")
     return None
 
 

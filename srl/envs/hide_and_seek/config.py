@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from srl.core.errors import UnknownKey, UnknownName, WrongType
+from srl.core.load import dump, load, nearest, option
+from srl.core.option import written
 
 Range = tuple[int, int]
 
@@ -14,22 +15,22 @@ Range = tuple[int, int]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arena:
     scenario: Literal["quadrant", "var_quadrant", "randomwalls", "half", "var_tri", "empty"] = "quadrant"
-    scale: float = 1.0
+    scale: float = option(1.0, low=0.5)
     """Side of the floor over 6 m; cells, doors, walls, boxes and agents keep their sizes."""
-    rooms: Range = (1, 4)
+    rooms: Range = option((1, 4), low=1)
     """Rooms of `randomwalls`, drawn uniformly."""
-    min_room: int = 6
+    min_room: int = option(6, low=1)
     """A new wall keeps more than this many cells from parallel ones."""
-    door: int = 2
+    door: int = option(2, low=0)
     """Cells of a door; 0: none."""
-    door_dropout: float = 0.5
+    door_dropout: float = option(0.5, low=0, high=1)
     """Probability that only one of the two walls of a quadrant has a door."""
-    outer_walls: float = 1.0
+    outer_walls: float = option(1.0, low=0, high=1)
     """Probability of outer walls in `randomwalls`; the other scenarios always have them."""
-    wall_friction: float = 0.01
-    cylinder: tuple[float, float] | None = None
+    wall_friction: float = option(0.01, low=0)
+    cylinder: tuple[float, float] | None = option(None, above=0)
     """Range of diameters of one fixed cylinder."""
-    cylinder_middle: float = 0.7
+    cylinder_middle: float = option(0.7, above=0, high=1)
     """Fraction of the side within which the cylinder stands."""
 
     @property
@@ -55,27 +56,27 @@ class Arena:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Teams:
-    hiders: Range = (2, 2)
-    seekers: Range = (2, 2)
+    hiders: Range = option((2, 2), low=1)
+    seekers: Range = option((2, 2), low=0)
     """Numbers of agents, drawn uniformly; the upper ends are the capacity."""
     counts: Literal["episode", "process"] = "episode"
     """Whether the numbers are drawn for every episode, or once."""
     hider_placement: Literal["uniform", "room"] = "uniform"
     seeker_placement: Literal["uniform", "outside"] = "outside"
-    together: int | None = None
+    together: int | None = option(None, low=1)
     """Within how many cells of its first member the rest of a team starts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objects:
-    boxes: Range = (2, 2)
-    elongated: Range | Literal["random"] = (0, 0)
+    boxes: Range = option((2, 2), low=0)
+    elongated: Range | Literal["random"] = option((0, 0), low=0)
     """Long boxes among them; `random`: from the lower end of `boxes` to their number."""
-    ramps: Range = (1, 1)
+    ramps: Range = option((1, 1), low=0)
     lock_ramps: bool = False
     box_placement: Literal["uniform", "room"] = "room"
     ramp_placement: Literal["uniform", "one_per_room"] = "uniform"
-    sites: Range = (0, 0)
+    sites: Range = option((0, 0), low=0)
     """Construction sites (transfer tasks)."""
 
     size_obs: bool = False
@@ -86,8 +87,8 @@ class Objects:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timing:
-    horizon: int = 80
-    preparation: float = 0.4
+    horizon: int = option(80, low=1)
+    preparation: float = option(0.4, low=0, below=1)
     """Fraction of the horizon in which seekers cannot act and nobody is rewarded."""
     end: Literal["truncated", "terminated"] = "truncated"
     """How the horizon is reported; `truncated` keeps the value beyond."""
@@ -99,10 +100,11 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Senses:
-    lidar: int = 30
-    lidar_far: float = 6.0
+    lidar: int = option(30, low=1)
+    """Rays all around."""
+    lidar_far: float = option(6.0, above=0)
     """What a ray that meets nothing reads."""
-    cone: float = 3.0 * 3.141592653589793 / 8.0
+    cone: float = option(3.0 * 3.141592653589793 / 8.0, above=0, high=3.141592653589793)
     """Half angle of sight, radians."""
     positions: Literal["centre", "joint"] = "centre"
     """`joint` is the original's: the centre minus half the initial size."""
@@ -112,7 +114,7 @@ class Senses:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    reach: float = 0.25
+    reach: float = option(0.25, low=0)
     """From an agent's centre to an object's surface."""
     penalty: float = 10.0
     """Taken instead of the reward outside the rectangle."""
@@ -127,11 +129,11 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Physics:
-    substeps: int = 15
+    substeps: int = option(15, low=1)
     """Of one environment step of 0.075 s."""
     arms: bool = False
     """Whether the agents' arms collide, as in the original, which now and then throws agents into the air."""
-    threads: int = 1
+    threads: int = option(1, low=1)
 
     @property
     def timestep(self) -> float:
@@ -152,14 +154,14 @@ class Config:
     physics: Physics = field(default_factory=Physics)
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _ranges(self).items():
-            if not 0 <= low <= high:
-                raise WrongType(f"hide_and_seek: {name} is ({low}, {high})", ("expected", "0 <= low <= high"))
-        if self.teams.hiders[0] < 1 or (self.rules.task == "hide" and self.teams.seekers[0] < 1):
-            raise WrongType("hide_and_seek: a team without agents", ("expected", "hiders and seekers of at least 1"))
-        if self.physics.substeps < 1:
+        """What the ranges of single settings leave open."""
+        _check_ranges(self)
+        _check_places(self)
+        _check_task(self)
+        if self.timing.prep_steps >= self.timing.horizon:
             raise WrongType(
-                f"hide_and_seek: substeps is {self.physics.substeps}", ("expected", "at least 1; 7 and 15 are tested")
+                f"'env.preparation' of {self.timing.preparation:g} is all of the {self.timing.horizon} steps of 'env.horizon'",
+                ("expected", "a step after the preparation: nobody is rewarded before"),
             )
 
     @property
@@ -189,35 +191,64 @@ class Config:
         changes: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             if name not in owners:
-                near = difflib.get_close_matches(name, owners, 1)
-                raise UnknownKey(
-                    f"hide_and_seek has no setting {name!r}",
-                    ("try", near[0] if near else ", ".join(sorted(owners))),
-                )
-            changes.setdefault(owners[name], {})[name] = tuple(value) if isinstance(value, list) else value
-        return replace(self, **{part: replace(getattr(self, part), **some) for part, some in changes.items()})
+                near = nearest(name, list(owners))
+                raise UnknownKey(f"'env' has no setting {name!r}", ("try", near or ", ".join(sorted(owners))))
+            changes.setdefault(owners[name], {})[name] = value
+        return replace(self, **{part: _changed(getattr(self, part), some) for part, some in changes.items()})
 
 
 def preset(name: str) -> Config:
     """The config of that name."""
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, 1)
-        raise UnknownName(f"hide_and_seek has no preset {name!r}", ("try", near[0] if near else ", ".join(PRESETS)))
+        raise UnknownName(f"hide_and_seek has no preset {name!r}", ("try", nearest(name, list(PRESETS)) or ", ".join(PRESETS)))
     return PRESETS[name]
 
 
-def _ranges(config: Config) -> dict[str, Range]:
-    ranges = {
-        "rooms": config.arena.rooms,
-        "hiders": config.teams.hiders,
-        "seekers": config.teams.seekers,
-        "boxes": config.objects.boxes,
-        "ramps": config.objects.ramps,
-        "sites": config.objects.sites,
-    }
-    if config.objects.elongated != "random":
-        ranges["elongated"] = config.objects.elongated
-    return ranges
+def _changed(part: Any, values: dict[str, Any]) -> Any:
+    """A part with some of its fields replaced, each of its type and in its range."""
+    kept = {entry.name: getattr(part, entry.name) for entry in fields(part)}
+    return load(type(part), kept | values, path="env")
+
+
+def _check_ranges(config: Config) -> None:
+    for part in (getattr(config, entry.name) for entry in fields(config)):
+        for name, value in ((entry.name, getattr(part, entry.name)) for entry in fields(part)):
+            if isinstance(value, tuple) and value[0] > value[1]:
+                raise WrongType(f"'env.{name}' is {written(dump(value))}", ("expected", "the lower end first"))
+
+
+def _check_places(config: Config) -> None:
+    """Only some scenarios have rooms with names."""
+    teams, objects, scenario = config.teams, config.objects, config.arena.scenario
+    quadrants = ("quadrant", "var_quadrant")
+    for name, value, scenarios in (
+        ("hider_placement", teams.hider_placement, quadrants),
+        ("seeker_placement", teams.seeker_placement, quadrants),
+        ("box_placement", objects.box_placement, quadrants),
+        ("ramp_placement", objects.ramp_placement, (*quadrants, "var_tri")),
+    ):
+        if value != "uniform" and scenario not in scenarios:
+            raise WrongType(
+                f"'env.scenario' is {scenario}, which has no room for env.{name}={value}",
+                ("expected", f"env.scenario={' or '.join(scenarios)}, or env.{name}=uniform"),
+            )
+
+
+def _check_task(config: Config) -> None:
+    """What each task cannot do without."""
+    teams, objects, cylinder, task = config.teams, config.objects, config.arena.cylinder, config.rules.task
+    alone = task != "hide"
+    for name, found, fits, expected in (
+        ("seekers", teams.seekers, alone or teams.seekers[0] > 0, "at least 1"),
+        ("hiders", teams.hiders, not alone or teams.hiders == (1, 1), "[1, 1], alone"),
+        ("seekers", teams.seekers, not alone or teams.seekers == (0, 0), "[0, 0]"),
+        ("boxes", objects.boxes, not alone or objects.boxes[0] > 0, "at least 1"),
+        ("sites", objects.sites, task != "blueprint" or objects.sites[0] > 0, "at least 1"),
+        ("cylinder", cylinder, task != "shelter" or cylinder is not None, "a range of diameters"),
+    ):
+        if not fits:
+            tries = [("try", f"env.preset={task}, which sets all that this task needs")] if alone else []
+            raise WrongType(f"'env.{name}' is {written(dump(found))}", ("expected", f"{expected} in the task {task}"), *tries)
 
 
 _QUADRANT = Config()
@@ -244,13 +275,15 @@ _TASK = _FULL.override(
     together=None,
     pad=True,
 )
+_HARDER = _FULL.override(scale=1.5, horizon=360, hiders=(1, 4), seekers=(1, 4), boxes=(3, 12), together=5)
 
 PRESETS: dict[str, Config] = {
     "mini": _MINI,
     "mini_2v2": _QUADRANT.override(substeps=7),
     "quadrant": _QUADRANT,
     "full": _FULL,
-    "harder_1_5": _FULL.override(scale=1.5, horizon=360, hiders=(1, 4), seekers=(1, 4), boxes=(3, 12), together=5),
+    "harder": _HARDER,
+    "harder_1_5": _HARDER,
     "harder_2": _FULL.override(scale=2.0, horizon=480, hiders=(1, 5), seekers=(1, 5), boxes=(3, 16), ramps=(2, 3), together=6),
     "original": _FULL.override(**_FAITHFUL),
     "original_quadrant": _QUADRANT.override(**_FAITHFUL),

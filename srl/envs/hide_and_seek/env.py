@@ -15,7 +15,7 @@ from srl.core.tree import Array, Tree
 from srl.envs.hide_and_seek import rules, stats
 from srl.envs.hide_and_seek.config import PHYSICS, Config, preset
 from srl.envs.hide_and_seek.draws import Draws
-from srl.envs.hide_and_seek.layout import Layout, layout, team_sizes
+from srl.envs.hide_and_seek.layout import Layout, check, layout, team_sizes
 from srl.envs.hide_and_seek.observe import Observer, obs_spec
 from srl.envs.hide_and_seek.rules import COUNTS, NEUTRAL
 from srl.envs.hide_and_seek.scene import Poses, Scene
@@ -26,9 +26,9 @@ from srl.envs.hide_and_seek.transfer import GAMES, Shelter
 class HideAndSeekVec(BatchEnv):
     """Teams `hider` and `seeker` with equal specs, so that one policy can play both.
 
-    `preset`: mini, mini_2v2, quadrant, full, harder_1_5, harder_2, original, original_quadrant, or a transfer task
-    (lock_and_return, sequential_lock, blueprint, shelter). `physics`: exact or fast. Any field of the config's parts
-    can be given by name, for example `horizon=120`. `picture`: how `render` draws.
+    `preset`: mini, mini_2v2, quadrant, full, harder (the same as harder_1_5), harder_2, original, original_quadrant, or a
+    transfer task (lock_and_return, sequential_lock, blueprint, shelter). `physics`: exact or fast. Any field of the config's
+    parts can be given by name, for example `horizon=120`. `picture`: how `render` draws, top or gl.
     """
 
     def __init__(
@@ -41,12 +41,14 @@ class HideAndSeekVec(BatchEnv):
         **overrides: Any,
     ) -> None:
         super().__init__(count, seeds)
+        self.config = config = _config(preset, physics, overrides)
+        if picture not in ("top", "gl"):
+            raise WrongType(f"'env.picture' is {picture!r}", ("expected", "top or gl"))
+        self._picture = picture
         from srl.envs.hide_and_seek.worlds import Worlds
 
-        self.config = config = _config(preset, physics, overrides)
         self.spec = env_spec(config)
         self._worlds = worlds = Worlds(config, count)
-        self._picture = picture
         self._painter: Any = None
         self.poses = Poses(worlds.agents, worlds.agent_speeds, worlds.objects, worlds.object_speeds)
         self.scene = Scene.empty(config, count)
@@ -237,6 +239,8 @@ def _config(name: str, physics: str | None, overrides: dict[str, Any]) -> Config
     config = preset(name)
     if physics is not None:
         if physics not in PHYSICS:
-            raise WrongType(f"hide_and_seek: physics is {physics!r}", ("expected", " or ".join(PHYSICS)))
+            raise WrongType(f"'env.physics' is {physics!r}", ("expected", " or ".join(PHYSICS)))
         config = config.override(substeps=PHYSICS[physics].substeps)
-    return config.override(**overrides)
+    config = config.override(**overrides)
+    check(config)
+    return config

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from srl.core.errors import WrongType
+from srl.core.seeds import generator
 from srl.core.tree import Array
 from srl.envs.hide_and_seek.config import Config
 from srl.envs.hide_and_seek.draws import Draws
@@ -64,9 +65,21 @@ def layout(config: Config, rng: np.random.Generator, counts: tuple[int, int] | N
             continue
     raise WrongType(
         "hide_and_seek: no world with these numbers was found in 1000 attempts",
-        ("found", f"{config.agents} agents, {config.boxes} boxes, {config.ramps} ramps on {config.arena.side:g} m"),
-        ("try", "fewer boxes, or a larger scale"),
+        (
+            "found",
+            f"{config.agents} agents, {config.boxes} boxes, {config.ramps} ramps in {config.arena.scenario} "
+            f"of {config.arena.side:g} m with up to {config.arena.rooms[1]} rooms",
+        ),
+        ("try", "smaller upper ends of env.boxes, env.ramps or env.rooms, or a larger env.scale"),
     )
+
+
+def check(config: Config) -> None:
+    """The fullest worlds of this config find a place for everything, or an error says so now instead of in mid-run."""
+    arena, objects = config.arena, config.objects
+    ranges = {"boxes": objects.boxes, "ramps": objects.ramps, "rooms": arena.rooms, "sites": objects.sites}
+    fullest = config.override(**{name: (most, most) for name, (_, most) in ranges.items()})
+    layout(fullest, generator(0, "hide_and_seek"), (config.hiders, config.seekers))
 
 
 def team_sizes(config: Config, draws: Draws) -> tuple[int, int]:
@@ -160,7 +173,7 @@ def _attempt(config: Config, draws: Draws, hiders: int, seekers: int) -> Layout:
     for first, places in ((0, boxes), (config.boxes, ramps)):
         world.objects[first : first + len(places)] = places
         world.object_there[first : first + len(places)] = True
-    world.sizes[: len(sizes)] = sizes
+    world.sizes[: len(sizes)] = np.reshape(sizes, (-1, 3))
     sites = [floor.place(_SITE, floor.middle(_SITE, 0.85))[0] for _ in range(draws.within(config.objects.sites))]
     world.sites[: len(sites)] = np.reshape(sites, (-1, 2))
     if walls.rooms and config.arena.scenario != "var_tri":
