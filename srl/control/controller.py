@@ -288,8 +288,9 @@ class Controller:
         if not self._ending.drain:
             return
         end = time.monotonic() + DRAIN
+        at_goal = self._ending.kind in ("done", "solved")
         for member in self._members.of("running"):
-            self._tell(member, "drain")
+            self._tell(member, "drain", last=at_goal and not self._asked)
         while not self._hurry and time.monotonic() < end and self._members.of("running"):
             self._hear(_TICK)
 

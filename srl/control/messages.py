@@ -61,7 +61,7 @@ _SCHEMA: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "ready": {"process": str},
     "go": {"process": str},
     "report": {"processes": dict},
-    "drain": {"process": str},
+    "drain": {"process": str, "last": bool},
     "drained": {"process": str},
     "stop": {"process": str, "save": bool},
     "bye": {"process": str},

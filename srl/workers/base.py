@@ -155,6 +155,9 @@ class Worker(ABC):
     def restore(self, state: Tree) -> None:
         """Go on from `state`."""
 
+    def conclude(self) -> None:
+        """The run has come to its end by itself, and `drain` follows: nobody waits impatiently, as after a Ctrl-C."""
+
     def drain(self) -> bool:
         """Start nothing new; True when nothing of this worker's is open any more. Called again until then."""
         return True

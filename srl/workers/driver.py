@@ -167,6 +167,9 @@ class Driver:
 
     def _drain(self, message: Message) -> None:
         if self.phase == "running":
+            assert self.host is not None
+            if message["last"]:
+                self.host.conclude()
             self.phase = "draining"
         elif self.phase != "draining":
             self._say("drained")

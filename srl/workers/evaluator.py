@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +22,10 @@ from srl.workers.checkpoints import checkpoint_folder, initial_folder
 from srl.workers.rollout import Rollout, picture, rendering
 
 _FPS = 15
+_LAST = 5.0
+"""Seconds that the last evaluation of a run may take."""
+_AT_ONCE = 0.2
+"""Seconds of it between two looks at messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +74,9 @@ class EvaluatorWorker(Worker):
         self._scored = ""
         """The match by which the best is known."""
         self._film: list[Array] | None = None
-        self._best = -np.inf
+        self._best = -np.inf if context.resume is None else self._best_before(context.resume)
+        self._ends_at = 0.0
+        """When the last evaluation is given up; 0: there is none."""
         graph = rendering(context.graph) if args.film_every else context.graph
         self._rollout = Rollout(graph, derived, self._policies, envs=args.envs, role="evaluator")
 
@@ -93,10 +101,27 @@ class EvaluatorWorker(Worker):
         return f"{self._next:,} env steps"
 
     def drain(self) -> bool:
-        """An evaluation that has begun is given up."""
+        """An evaluation that has begun is given up, unless it is the last one."""
+        until = min(time.monotonic() + _AT_ONCE, self._ends_at)
+        while self._matches and time.monotonic() < until:
+            self.poll()
+        if self._matches and time.monotonic() < self._ends_at:
+            return False
         self._matches = []
         self._film = None
         return True
+
+    def conclude(self) -> None:
+        """Play once more with the weights that the run ends with: they are most often its best."""
+        due, number, played = self._next, self._evaluations, self._env_steps
+        self._next = 0
+        if self._due() and self._env_steps > played:
+            self._matches = self._matches[:1]
+            self._ends_at = time.monotonic() + _LAST
+        else:
+            self._matches = []
+        self._film = None
+        self._next, self._evaluations = due, number  # a run that goes on from here keeps its times
 
     def close(self) -> None:
         self._rollout.close()
@@ -161,6 +186,12 @@ class EvaluatorWorker(Worker):
             self._initial[name].load(checkpoint.read(path).groups["policy"] if path is not None else tree["params"], 0)
         self._knows_initial = True
 
+    def _best_before(self, run: Path) -> float:
+        """The score to beat of the run that this one goes on from."""
+        name = next(iter(self._params))
+        score = checkpoint.best_score(checkpoint_folder(run, self.context.graph, name))
+        return -np.inf if score is None else score
+
     def _show(self) -> None:
         film, self._film = self._film, None
         if film and self.context.folder is not None:
@@ -176,7 +207,7 @@ class EvaluatorWorker(Worker):
 
     def _keep(self, score: float) -> None:
         """Write the weights of the best policies, each into a folder of its own beside the trainer's checkpoints."""
-        if score <= self._best:
+        if score <= self._best or self._env_steps == 0:  # nobody wants the untrained policy
             return
         self._best = score
         run = self.context.folder

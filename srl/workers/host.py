@@ -209,6 +209,11 @@ class Host:
 
     # end ----------------------------------------------------------------------------------------------------------
 
+    def conclude(self) -> None:
+        """The run has come to its end by itself: let every worker do what is worth doing once more."""
+        for worker in self.workers.values():
+            worker.conclude()
+
     def drain(self) -> bool:
         """Ask every worker to come to rest; True when all have."""
         self.bell.deliver()

@@ -1,0 +1,52 @@
+"""Which policy a run keeps as its best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import srl
+from srl.store import checkpoint
+
+RUN: dict[str, Any] = {
+    "env": "CartPole-v1",
+    "algorithm": {"use": "ppo", "epochs": 4, "minibatch": 256},
+    "sampling": {"envs": 8, "steps": 32, "workers": 1},
+    "stop": {"env_steps": 4_000},
+}
+
+
+@pytest.mark.parametrize("mode", ["inline", "local"])
+def test_a_run_that_ends_before_its_second_evaluation_keeps_the_policy_it_ends_with(mode: str, tmp_path: Path) -> None:
+    run = srl.launch(**RUN, mode=mode, evaluation={"every": 100_000, "episodes": 4}, runs=tmp_path, quiet=True)
+    best = checkpoint.best(run.folder / "checkpoints")
+    assert best is not None and checkpoint.read(best).state["env_steps"] > 3_000
+    assert srl.load_run(run.folder).checkpoint("best") == best
+    steps = [row["total/eval/env_steps"] for row in run.metrics() if "total/eval/env_steps" in row]
+    assert steps[-1] == checkpoint.read(best).state["env_steps"]
+
+
+def test_the_untrained_policy_is_never_the_best(tmp_path: Path) -> None:
+    run = srl.launch(**RUN, evaluation={"every": 1, "episodes": 4}, mode="inline", runs=tmp_path, quiet=True, seed=3)
+    for row in run.metrics():
+        assert "eval/return" not in row or row["eval/return"] > 0
+    assert checkpoint.read(srl.load_run(run.folder).checkpoint("best")).state["env_steps"] > 0
+
+
+def test_an_interrupted_run_is_not_kept_waiting_by_an_evaluation(tmp_path: Path) -> None:
+    long = {"use": "fake", "length": [1_000_000, 1_000_000]}
+    settings = RUN | {"env": long, "stop": {"seconds": 1.0}, "evaluation": {"every": 256, "episodes": 4}}
+    run = srl.launch(**settings, mode="local", runs=tmp_path, quiet=True)
+    assert run.verdict is not None and run.verdict.kind == "done"
+    assert checkpoint.best(run.folder / "checkpoints") is None, "an evaluation that does not come to its end is given up"
+
+
+def test_a_resumed_run_has_to_beat_the_best_of_before(tmp_path: Path) -> None:
+    run = srl.launch(**RUN, mode="local", evaluation={"every": 1_000, "episodes": 4}, runs=tmp_path, quiet=True)
+    place = run.folder / "checkpoints"
+    checkpoint.write_best(place, 3_999, checkpoint.read(checkpoint.best(place)).groups, 501.0)  # type: ignore[arg-type]
+    again = srl.launch(resume=run.folder, stop={"env_steps": 6_000}, quiet=True)
+    assert again.folder == run.folder
+    assert checkpoint.best_score(place) == 501.0
