@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from srl.core.errors import DoesNotDivide, TooFewResources, UserError, WiringError, WrongType
+from srl.core.errors import DoesNotDivide, TooFewResources, UnknownKey, UserError, WiringError, WrongType
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
 from srl.core.spec import total_bytes
-from srl.core.where import Provenance
+from srl.core.where import Provenance, dotted
 from srl.graph.derive import Derived
 from srl.graph.machine import Machine
 from srl.graph.placement import members, owner
@@ -20,6 +20,8 @@ _SIDES = {
     "infer": ("client", "server"),
     "param": ("publisher", "subscriber"),
 }
+_OF_NODES = ("threads", "device")
+"""What every node has, and a trainer takes from there."""
 
 
 def check(graph: Graph, where: Provenance | None = None) -> None:
@@ -44,19 +46,23 @@ def check(graph: Graph, where: Provenance | None = None) -> None:
             _trainer(graph, node)
 
 
-def check_resources(graph: Graph, machine: Machine) -> None:
+def check_resources(graph: Graph, machine: Machine, where: Provenance | None = None) -> None:
     """Devices and threads against those of this machine."""
+    devices = ["cpu", *(f"cuda:{number}" for number in range(machine.gpus))]
     for node in graph.nodes:
         if node.threads > machine.cores:
             raise TooFewResources(
                 f"'{node.name}' wants {node.threads} threads, and this machine has {_cores(machine)} to use",
+                *_from(where, node, "threads"),
                 ("expected", f"at most {machine.cores} (affinity and cgroup quota counted)"),
-                ("try", f"{_section(node)}.threads={machine.cores}"),
+                ("try", f"{_setting(node, 'threads', where)}={machine.cores}"),
             )
-        if node.device.startswith("cuda") and not _has_device(node.device, machine):
+        if node.device not in devices and not (node.device == "cuda" and machine.gpus):
+            there = _gpus(machine) if node.device.startswith("cuda") else ", ".join(devices)
             raise TooFewResources(
-                f"'{node.name}' wants device {node.device}, and this machine has {_gpus(machine)}",
-                ("try", "device=cpu" if machine.gpus == 0 else f"device=cuda:{machine.gpus - 1}"),
+                f"'{node.name}' wants device {node.device}, and this machine has {there}",
+                *_from(where, node, "device"),
+                ("try", f"{_setting(node, 'device', where)}={devices[-1]}"),
             )
 
 
@@ -101,7 +107,13 @@ def warnings(graph: Graph, derived: Derived) -> list[str]:
 
 def _node(graph: Graph, node: Node, where: Provenance | None) -> None:
     kind = REGISTRIES["worker"].resolve(node.worker)
-    by_hand = where is not None and where.exact(("graph", "nodes", node.name)) is not None
+    by_hand = _is_by_hand(node, where)
+    if node.worker == "trainer" and (key := next((key for key in _OF_NODES if key in node.args), None)):
+        raise UnknownKey(
+            f"the args of '{node.name}' have no setting '{key}': it is one of the node",
+            *_from(where, node, "args", key),
+            ("try", f"{dotted(('graph', 'nodes', node.name, key))}={node.args[key]}"),
+        )
     path: tuple[str | int, ...] = ("graph", "nodes", node.name, "args") if by_hand else (node.name,)
     args = load(kind.Args, node.args, where if by_hand else None, path=path)
     streams = {stream.name: stream for stream in graph.streams}
@@ -307,9 +319,16 @@ def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
 
 
 def _wrong(headline: str, node: Node, port: str | None, where: Provenance | None, *lines: tuple[str, str]) -> UserError:
-    path = ("graph", "nodes", node.name, *(("ports", port) if port is not None else ()))
-    place = where.at(path) if where is not None and where.exact(("graph", "nodes", node.name)) is not None else None
-    return WiringError(headline, *([("from", str(place))] if place is not None else []), *lines)
+    return WiringError(headline, *_from(where, node, *(("ports", port) if port is not None else ())), *lines)
+
+
+def _from(where: Provenance | None, node: Node, *path: str) -> list[tuple[str, str]]:
+    place = where.at(("graph", "nodes", node.name, *path)) if where is not None and _is_by_hand(node, where) else None
+    return [("from", str(place))] if place is not None else []
+
+
+def _is_by_hand(node: Node, where: Provenance | None) -> bool:
+    return where is not None and where.exact(("graph", "nodes", node.name)) is not None
 
 
 def _near(name: str, known: Sequence[str], what: str) -> list[tuple[str, str]]:
@@ -338,8 +357,12 @@ def _route(stream: Stream) -> str:
     return "nobody" if stream.route == "null" else stream.route
 
 
-def _section(node: Node) -> str:
-    return {"actor": "actors", "policy": "inference"}.get(node.worker, node.worker)
+def _setting(node: Node, key: str, where: Provenance | None) -> str:
+    """Where a file says it: the graph by hand, or the section that the layout reads."""
+    if _is_by_hand(node, where):
+        return dotted(("graph", "nodes", node.name, key))
+    section = {"actor": "actors", "policy": "inference"}.get(node.worker, node.worker)
+    return key if (section, key) == ("trainer", "device") else f"{section}.{key}"
 
 
 def _cores(machine: Machine) -> str:
@@ -348,8 +371,3 @@ def _cores(machine: Machine) -> str:
 
 def _gpus(machine: Machine) -> str:
     return f"{machine.gpus} GPU{'' if machine.gpus == 1 else 's'}" if machine.gpus else "no GPU"
-
-
-def _has_device(device: str, machine: Machine) -> bool:
-    number = device.partition(":")[2] or "0"
-    return number.isdigit() and int(number) < machine.gpus

@@ -294,8 +294,6 @@ def _trainers(experiment: Experiment, sizes: Sizes) -> list[Node]:
                 "policy": name,
                 "slabs": sizes.slabs,
                 "staleness": sizes.staleness,
-                "device": sizes.device,
-                "threads": wanted.threads,
                 "publish_every": wanted.publish_every,
                 "keep_every": wanted.keep_every,
             },

@@ -106,7 +106,7 @@ def prepare(
             dotted_path(held)  # or an error that says why no other process finds it
     by_hand = composed.provenance if wanted.graph is not None else None
     check(graph, by_hand)
-    check_resources(graph, machine)
+    check_resources(graph, machine, by_hand)
     prepared = Prepared(
         composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes
     )

@@ -86,7 +86,7 @@ def _node_line(graph: Graph, node: Node) -> str:
     facts = {
         "actor": lambda: f"{_count(args.groups, 'group')} of {_count(args.envs, 'env')}, {_count(args.steps, 'step')} a slab",
         "policy": lambda: f"up to {_count(args.max_batch, 'env')} at once",
-        "trainer": lambda: f"{_count(args.slabs, 'slab')} a batch, staleness at most {args.staleness}, on {args.device}",
+        "trainer": lambda: f"{_count(args.slabs, 'slab')} a batch, staleness at most {args.staleness}, on {node.device}",
         "evaluator": lambda: f"{_count(args.episodes, 'episode')} every {_count(args.every, 'env step')}",
     }
     text = facts[node.worker]() if node.worker in facts else node.worker

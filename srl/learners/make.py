@@ -32,8 +32,8 @@ def make_learner(context: Context, args: Any) -> SingleLearner:
         policy_config=load(policy.Config, entry.policy.args, path="policy"),
         spec=info.spec,
         seed=graph.seed ^ (0 if len(graph.policies) == 1 else word(args.policy)),
-        device=args.device,
+        device=context.node.device,
         shape=shape,
-        threads=args.threads,
+        threads=context.node.threads,
         weights=starting_weights(graph, args.policy, own=(context.folder, context.resume)),
     )

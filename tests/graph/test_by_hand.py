@@ -61,3 +61,39 @@ def test_what_a_graph_by_hand_wrote_down_is_launched_again(tmp_path, monkeypatch
     file.write_text(first.config_text())
     assert prepare(file, machine=MACHINE, look=False).graph == first.graph
     assert prepare(resume=tmp_path, machine=MACHINE, look=False).graph == first.graph
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (
+            "graph.nodes.trainer.threads=200",
+            "error[E08]: 'trainer' wants 200 threads, and this machine has 2 cores to use\n"
+            "  from: command line\n"
+            "  expected: at most 2 (affinity and cgroup quota counted)\n"
+            "  try: graph.nodes.trainer.threads=2",
+        ),
+        (
+            "graph.nodes.trainer.device=cuda",
+            "error[E08]: 'trainer' wants device cuda, and this machine has no GPU\n"
+            "  from: command line\n"
+            "  try: graph.nodes.trainer.device=cpu",
+        ),
+        (
+            "graph.nodes.trainer.args.threads=200",
+            "error[E02]: the args of 'trainer' have no setting 'threads': it is one of the node\n"
+            "  from: command line\n"
+            "  try: graph.nodes.trainer.threads=200",
+        ),
+    ],
+)
+def test_what_the_machine_has_not_is_named_as_the_graph_says_it(said, text):
+    with pytest.raises(SrlError) as caught:
+        clipped(said)
+    assert str(caught.value) == text
+
+
+def test_a_trainer_by_hand_says_its_device_in_the_plan():
+    workers = dict(clipped("graph.nodes.trainer.threads=2").lines())
+    assert "on cpu" in workers["workers"]
+    assert workers["threads"] == "4 processes, 5 threads on 2 usable cores"

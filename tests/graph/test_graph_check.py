@@ -115,6 +115,16 @@ REFUSED = [
         "error[E02]: 'trainer' has no setting 'slbas'\n"
         "  did you mean: slabs (int, default 1)?    all: python -m srl.launch --help trainer",
     ),
+    (
+        put("nodes/trainer/args/threads", 2),
+        "error[E02]: the args of 'trainer' have no setting 'threads': it is one of the node\n"
+        "  try: graph.nodes.trainer.threads=2",
+    ),
+    (
+        put("nodes/trainer/args/device", "cpu"),
+        "error[E02]: the args of 'trainer' have no setting 'device': it is one of the node\n"
+        "  try: graph.nodes.trainer.device=cpu",
+    ),
     (put("nodes/trainer/worker", "trainr"), None),
     (
         put("streams/ask.main/route", "broadcast"),
@@ -241,6 +251,29 @@ def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(TooFewResources) as caught:
         check_resources(wired(device="cuda"), MACHINE)
     assert str(caught.value) == "error[E08]: 'trainer' wants device cuda, and this machine has no GPU\n  try: device=cpu"
+
+
+@pytest.mark.parametrize("device", ["tpu", "meta", "cuda0", "cuda:one", "cuda:2", ""])
+def test_what_is_no_device_is_refused_with_those_that_are_there(device):
+    machine = Machine(cores=2, gpus=2, shared_free=1 << 34)
+    with pytest.raises(TooFewResources) as caught:
+        check_resources(wired(device=device), machine)
+    assert str(caught.value) == (
+        f"error[E08]: 'trainer' wants device {device}, and this machine has 2 GPUs\n  try: device=cuda:1"
+        if device.startswith("cuda")
+        else f"error[E08]: 'trainer' wants device {device}, and this machine has cpu, cuda:0, cuda:1\n  try: device=cuda:1"
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
+def test_a_device_that_is_there_is_not(device):
+    check_resources(wired(device=device), Machine(cores=2, gpus=2, shared_free=1 << 34))
+
+
+def test_a_trainer_has_the_threads_and_the_device_of_its_node():
+    node = wired(trainer={"threads": 2}, device="cuda").node("trainer")
+    assert (node.threads, node.device) == (2, "cuda")
+    assert not {"threads", "device"} & set(node.args)
 
 
 def test_more_shared_memory_than_free_is_refused_before_the_start():
