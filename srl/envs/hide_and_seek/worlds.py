@@ -72,8 +72,8 @@ class Worlds:
         self._fields["eq_obj2id"][worlds, agents] = self.model.objects[objects]
 
     def set_welds(self, active: Array) -> None:
-        """`[N, A]`: whose welds hold."""
-        self._welded[...] = active
+        """`[N, A]`: whose welds hold. A model without objects has none."""
+        self._welded[...] = active[:, : self._welded.shape[1]]
 
     def hold(self, worlds: Array, objects: Array) -> None:
         """Remember where these objects are: the place that `set_holds` keeps them at."""
