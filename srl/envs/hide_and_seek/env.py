@@ -92,11 +92,13 @@ class HideAndSeekVec(BatchEnv):
             self._start(fresh)
         going = np.flatnonzero(live) if len(fresh) else None
         failed = self._worlds.step(going) if going is None or len(going) else fresh[:0]
+        live[failed] = False
         self.scene.tick += live
         self._senses.update(self._worlds.cast)
         reward, over = self._game.score(live)
         reward *= live[:, None] & self.scene.agent_there
-        self._tracker.update(live, reward, failed)
+        self._tracker.update(live, reward)
+        self._tracker.warn(failed)
         self._finish(live, over, failed, reward, out)
         self._observe(out)
 
@@ -189,7 +191,12 @@ class HideAndSeekVec(BatchEnv):
             scene.locked[...], scene.locker[...] = locked, locker
 
     def _finish(self, live: Array, over: Array, failed: Array, reward: Array, out: Block) -> None:
-        """Rewards and ends. A world whose simulator failed is back before the step, and its episode is cut."""
+        """Rewards and ends.
+
+        A step whose simulator failed did not happen: its world is back before it, no reward, and the episode is truncated,
+        so that the learner goes on from a sound state instead of the broken one. Rows before it are with the learner already
+        and stay there; the statistic `warned` counts such episodes.
+        """
         truncated = live & (self.scene.tick >= self.config.timing.horizon)
         terminated = over & live
         if self.config.timing.end == "terminated":

@@ -26,7 +26,10 @@ _SUMS = (
     "fast",
     "warned",
 )
-"""Added up during the episode; `seen`, `distance` and `seeker_high` are shares of the main phase, grabs of all steps."""
+"""Added up during the episode; `seen`, `distance` and `seeker_high` are shares of the main phase, grabs of all steps.
+
+`warned`: 1 if the simulator failed and cut the episode short; what came before it was learned from.
+"""
 _SHARES = {"seen": True, "distance": True, "seeker_high": True, "hider_grab": False, "seeker_grab": False}
 _MARKS = (
     "box_move_prep",
@@ -80,8 +83,12 @@ class Tracker:
         pairs = there[:, :hiders, None] & there[:, None, hiders:]
         self._pair_weight = pairs / np.maximum(pairs.sum((1, 2), keepdims=True), 1)
 
-    def update(self, live: Array, reward: Array, failed: Array) -> None:
-        """After a step. `live` `[N]`: worlds that made one; `failed`: indices of those whose simulator did."""
+    def warn(self, failed: Array) -> None:
+        """The simulator failed in these worlds (indices)."""
+        self._sums[failed, _SUMS.index("warned")] = 1.0
+
+    def update(self, live: Array, reward: Array) -> None:
+        """After a step. `live` `[N]`: worlds that made one."""
         config, scene = self._config, self._scene
         main = live & (scene.tick > config.timing.prep_steps)
         add = np.zeros_like(self._sums)
@@ -92,7 +99,6 @@ class Tracker:
             add[:, 2] = scene.seen & main
             add[:, 3] = self._distance() * main
         self._add_rare(add, main)
-        add[failed, 10] = 1.0
         add *= live[:, None]
         self._sums += add
         done = live & (scene.tick == config.timing.prep_steps)

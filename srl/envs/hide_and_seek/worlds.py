@@ -46,7 +46,9 @@ class Worlds:
         self._welded = active[:, :agents] if objects else active[:, :0]
         self._held = active[:, agents:].reshape(count, objects, 4)
         self._holds = self._fields["eq_data"][:, agents:, 0].reshape(count, objects, 4)
-        self._before = batch.state.copy()
+        self._speeds = speeds
+        self._good = batch.state.copy()
+        """Of each world, the last state that a step or a start left behind and that is sound."""
         self._groups = np.array(SEEN_GROUPS, np.uint8)
 
     def write(self, ids: Array, layouts: Sequence[Layout]) -> None:
@@ -57,6 +59,7 @@ class Worlds:
             self._write_things(world, layout)
         self._batch.set_const(ids)
         self._batch.warning[ids] = 0
+        self._good[ids] = self._batch.state[ids]
 
     def weld(self, worlds: Array, agents: Array, objects: Array) -> None:
         """Tie these agents to these objects in their present relative poses."""
@@ -84,19 +87,24 @@ class Worlds:
         self._held[...] = active[:, :, None]
 
     def step(self, ids: Array | None) -> Array:
-        """One environment step. The worlds that failed, back in the state before it."""
+        """One environment step. The worlds that failed, back in the last sound state.
+
+        A step that ends in numbers beyond all measure has failed as well: the simulator itself looks at the next step only.
+        """
         batch = self._batch
-        np.copyto(self._before, batch.state)
         try:
             batch.step(ids, nstep=self._substeps)
             failed = batch.warning[:, :, 1].any(1)
         except SimulationError as error:
             failed = batch.warning[:, :, 1].any(1)
             failed[error.ids] = True
+        if not np.abs(self._speeds).max() < mujoco.mjMAXVAL:  # nor is nan
+            failed |= ~(np.abs(self._speeds).max((1, 2)) < mujoco.mjMAXVAL)
         worlds = np.flatnonzero(failed)
         if len(worlds):
-            batch.state[worlds] = self._before[worlds]
+            batch.state[worlds] = self._good[worlds]
             batch.warning[worlds] = 0
+        np.copyto(self._good, batch.state)
         return worlds
 
     def cast(self, origins: Array, directions: Array, exclude: Array | int = -1) -> tuple[Array, Array]:
@@ -123,7 +131,7 @@ class Worlds:
         self._batch.set_const()
         # they also make welds anew
         self._fields["eq_data"][...] = saved["eq_data"]
-        self._batch.state[...] = saved["state"]
+        self._batch.state[...] = self._good[...] = saved["state"]
         self._batch.warning[...] = 0
 
     def _write_walls(self, world: int, layout: Layout) -> None:

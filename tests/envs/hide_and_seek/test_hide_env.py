@@ -197,21 +197,54 @@ def test_copies_end_on_their_own_and_start_anew_on_the_next_step() -> None:
     assert env.scene.tick.tolist() == [1, 5, 1]
 
 
-def test_a_world_whose_simulator_fails_is_cut_before_the_failure(capfd: Any, tmp_path: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("broken", [np.nan, np.inf, 1e300])
+def test_a_step_whose_simulator_fails_did_not_happen_and_cuts_the_episode(
+    broken: float, capfd: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)  # the simulator writes a log where it is
+    env, block = started(2, preset="mini", preparation=0.0)
+    rng = np.random.default_rng(0)
+    last = run(env, block, [random_actions(env, rng) for _ in range(3)])[-1]
+    before = env.poses.agents[1].copy()
+    env.poses.agent_speeds[1, 0, 0] = broken
+    row = run(env, block, [random_actions(env, rng)])[0]
+    assert np.array_equal(env.poses.agents[1], before)
+    assert env.scene.tick.tolist() == [4, 3]
+    for team in ("hider", "seeker"):
+        assert row[f"{team}/truncated"][:, 0].tolist() == [False, True] and not row[f"{team}/terminated"].any()
+        assert row[f"{team}/reward"][0, 0] in (-1, 1) and row[f"{team}/reward"][1, 0] == 0
+        sound = [key for key in row if key.startswith(f"{team}/obs/") and "boxes" not in key]
+        assert len(sound) > 3 and all(np.array_equal(row[key][1], last[key][1]) for key in sound), "seen before the step"
+    numbers = dict(zip(env.spec.stats, block.stats[1], strict=True))
+    assert (
+        numbers["warned"] == 1 and numbers["hider_return"] == -numbers["seeker_return"] and abs(numbers["hider_return"]) in (1, 3)
+    )
+    row = run(env, block, [random_actions(env, rng)])[0]
+    assert all(np.isfinite(leaf).all() for leaf in row.values()) and row["hider/active"].all()
+    assert env.scene.tick.tolist() == [5, 0]
+
+
+def test_a_step_that_ends_broken_fails_at_once(monkeypatch: Any) -> None:
     env, block = started(2, preset="mini")
     rng = np.random.default_rng(0)
     run(env, block, [random_actions(env, rng) for _ in range(3)])
-    env.poses.agent_speeds[1, 0, 0] = np.nan
-    before = env.poses.agents[1].copy()
-    rows = run(env, block, [random_actions(env, rng)])
-    assert rows[0]["hider/truncated"][:, 0].tolist() == [False, True]
-    assert not rows[0]["hider/terminated"].any()
-    assert np.array_equal(env.poses.agents[1], before)
-    assert block.stats[1, env.spec.stats.index("warned")] == 1
-    rows = run(env, block, [random_actions(env, rng)])
-    assert all(np.isfinite(leaf).all() for leaf in rows[0].values())
-    assert env.scene.tick.tolist() == [5, 0]
+    before, batch = env.poses.agents.copy(), env._worlds._batch
+
+    class Breaking:
+        """The simulator finds out at its next step only."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(batch, name)
+
+        def step(self, *args: Any, **settings: Any) -> None:
+            batch.step(*args, **settings)
+            env.poses.agent_speeds[0, 1, 2] = np.inf
+
+    monkeypatch.setattr(env._worlds, "_batch", Breaking())
+    row = run(env, block, [random_actions(env, rng)])[0]
+    assert row["hider/truncated"][:, 0].tolist() == [True, False]
+    assert np.array_equal(env.poses.agents[0], before[0]) and not np.array_equal(env.poses.agents[1], before[1])
+    assert all(np.isfinite(leaf).all() for leaf in row.values())
 
 
 def stat(stage: Stage, name: str) -> float:
