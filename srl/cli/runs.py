@@ -81,7 +81,7 @@ class Run:
             raise self._problem
         if self.verdict is None:
             raise TimeoutError(f"the run still goes on after {timeout} s")
-        problem = self.verdict._problem()
+        problem = self.verdict.problem()
         if problem is not None:
             raise problem
         return self.verdict

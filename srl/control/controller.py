@@ -19,7 +19,7 @@ from srl.control.messages import Message, peers_to_data, seat_to_data
 from srl.control.record import Record
 from srl.control.signals import catch_signals
 from srl.control.watch import Watch
-from srl.core.errors import SrlError
+from srl.core.errors import CannotWrite, SrlError
 from srl.core.load import dump
 from srl.core.registry import import_paths
 from srl.graph.derive import Derived, derive, derive_in_child
@@ -98,6 +98,8 @@ class Controller:
             self._drain()
             self._stop()
         except SrlError as error:
+            if isinstance(error, CannotWrite):
+                self._ending = None  # no end is a good one without its record
             self._end(Ending("user error" if error.exit_code == 2 else "worker failure", error=error))
         finally:
             crew.close()

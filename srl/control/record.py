@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from srl.control.watch import Watch
+from srl.core.errors import CannotWrite
 from srl.graph.spec import Graph
 from srl.observe.console import Console
 from srl.observe.expectation import Expectation
@@ -90,8 +92,17 @@ class Record:
         self._status()
 
     def finish(self, verdict: Verdict) -> Verdict:
-        """Last line, ledger and verdict; closes the files. Returns the verdict with what was saved."""
-        self._row()
+        """Last line, ledger and verdict; closes the files. Returns the verdict with what was saved.
+
+        Where the disk is full, all that still can be written is, and the verdict is told anyway.
+        """
+        try:
+            self._row()
+        except CannotWrite as error:
+            if verdict.problem() is None:
+                verdict = replace(verdict, kind="worker failure", error=error)
+        if self._folder is not None:
+            self._folder.sweep()
         last = self._last_checkpoint()
         verdict = replace(
             verdict,
@@ -101,8 +112,10 @@ class Record:
         )
         self._state = verdict.kind
         held = {"held": self._expectation.holds} if self._expectation.wanted else {}
-        self._status(exit_code=verdict.exit_code, checkpoint=verdict.checkpoint, **held)
-        self.event("ended", why=verdict.kind, exit_code=verdict.exit_code)
+        with contextlib.suppress(CannotWrite):
+            self._status(exit_code=verdict.exit_code, checkpoint=verdict.checkpoint, **held)
+        with contextlib.suppress(CannotWrite):
+            self.event("ended", why=verdict.kind, exit_code=verdict.exit_code)
         if self._console is not None:
             self._console.finish(self._watch.report(), verdict.format())
         self.close()

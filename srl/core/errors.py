@@ -22,7 +22,8 @@ SrlError
 ├── RunError                 exit 3: a run that started and failed
 │   ├── WorkerDied           R01
 │   ├── Stalled              R02  exit 4
-│   └── Deadlock             R03
+│   ├── Deadlock             R03
+│   └── CannotWrite          R04  a full disk, a folder that is gone
 └── WireError                exit 3: what a peer sent cannot be taken
     ├── SpecMismatch         W01
     └── HostileFrame         W02
@@ -223,6 +224,12 @@ class Deadlock(RunError):
     """Every worker of one process waits for another of them."""
 
     CODE = "R03"
+
+
+class CannotWrite(RunError):
+    """A file of a run cannot be written: the disk is full, the folder is gone."""
+
+    CODE = "R04"
 
 
 class WireError(SrlError):

@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from srl.store.atomic import writing
+
 _FLOAT_MAX = 3.4028234663852886e38
 
 
@@ -40,7 +42,8 @@ class EventWriter:
 
     def _record(self, event: bytes) -> None:
         length = struct.pack("<Q", len(event))
-        self._file.write(b"".join((length, _masked(length), event, _masked(event))))
+        with writing(self.path):
+            self._file.write(b"".join((length, _masked(length), event, _masked(event))))
 
 
 def crc32c(data: bytes) -> int:

@@ -140,7 +140,7 @@ class Verdict:
 
     def format(self) -> str:
         """All that is printed at the end."""
-        problem = self._problem()
+        problem = self.problem()
         if problem is None:
             return aligned([(self.kind, self.headline), *self.summary, *self._saved()])
         parts = [problem.format()]
@@ -148,7 +148,8 @@ class Verdict:
         parts += [aligned(self.summary)] if self.summary else []
         return "\n".join(parts)
 
-    def _problem(self) -> SrlError | None:
+    def problem(self) -> SrlError | None:
+        """What went wrong, as it is raised and printed; None if nothing did."""
         if self.kind == "user error":
             return self.error or UserError(self.headline)
         if self.kind == "worker failure":
@@ -160,8 +161,12 @@ class Verdict:
 
     def _worker_failure(self) -> SrlError:
         first = self.first
+        if first is None and self.error is not None:
+            error = SrlError.from_data(self.error.to_data())
+            error.lines += [("saved", self._kept()), *self._next()]
+            return error
         if first is None:
-            return self.error or WorkerDied(self.headline or "a worker failed", *self._next())
+            return WorkerDied(self.headline or "a worker failed", *self._next())
         last = f"; last step {first.last_step:,}" if first.last_step is not None else ""
         cause = first.cause + (f"   logs: {first.log}{self._tail_note(first)}" if first.log else "")
         others = [failure.worker for failure in self.failures if failure is not first]
@@ -174,8 +179,10 @@ class Verdict:
         )
 
     def _policy(self, first: Failure) -> list[tuple[str, str]]:
-        saved = f"checkpoint {self.checkpoint} is complete" if self.checkpoint else "no checkpoint was written"
-        return [("policy", "; ".join(part for part in (first.policy, saved) if part))]
+        return [("policy", "; ".join(part for part in (first.policy, self._kept()) if part))]
+
+    def _kept(self) -> str:
+        return f"checkpoint {self.checkpoint} is complete" if self.checkpoint else "no checkpoint was written"
 
     def _next(self) -> list[tuple[str, str]]:
         return [("next", self.resume())] if self.resume() else []

@@ -1,17 +1,39 @@
-"""Files that are either whole or absent: written aside, synced, renamed."""
+"""Files that are either whole or absent: written aside, synced, renamed. What cannot be written is a CannotWrite."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from srl.core.errors import CannotWrite
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
     """Put `content` in place of `path` in one step; after a crash the old or the new content is there, never a part."""
     aside = path.with_name(f".tmp-{path.name}-{os.getpid()}")
-    write_synced(aside, content)
-    aside.replace(path)
-    sync_folder(path.parent)
+    with writing(path):
+        try:
+            write_synced(aside, content)
+            aside.replace(path)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses inside, in words."""
+    try:
+        yield
+    except OSError as error:
+        hint = "free some space there, then go on with --resume" if error.errno in _FULL else "a folder that you may write to"
+        raise CannotWrite(f"cannot write {path}", ("found", error.strerror or str(error)), ("try", hint)) from error
 
 
 def write_synced(path: Path, content: str | bytes) -> None:

@@ -26,7 +26,7 @@ from safetensors.numpy import save as save_arrays
 
 from srl.core.errors import BrokenCheckpoint
 from srl.core.tree import build, leaves
-from srl.store.atomic import replace_file, sync_folder, write_synced
+from srl.store.atomic import replace_file, sync_folder, write_synced, writing
 from srl.store.plain import dumps, loads
 
 FORMAT = 1
@@ -84,16 +84,21 @@ def write(
     files["state.json"] = dumps(state).encode()
     files["rng.json"] = dumps(rng or {}).encode()
     files["manifest.json"] = _manifest(step, files)
-    folder.mkdir(parents=True, exist_ok=True)
     target = _free_name(folder, step)
     aside = folder / f"{_ASIDE}{target.name}-{os.getpid()}"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
-    for name, data in files.items():
-        write_synced(aside / name, data)
-    sync_folder(aside)
-    aside.rename(target)
-    sync_folder(folder)
+    with writing(target):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            for name, data in files.items():
+                write_synced(aside / name, data)
+            sync_folder(aside)
+            aside.rename(target)
+        except OSError:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        sync_folder(folder)
     replace_file(folder / "latest", f"{target.name}\n")
     return target
 

@@ -8,20 +8,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from srl.store.atomic import writing
+
 
 class LineFile:
     """An append-only file of JSON objects. Several processes may append: each line is one write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._end_torn_line()
+        with writing(path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._end_torn_line()
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one line; it is in the file when this returns."""
         line = memoryview(json.dumps(row, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode() + b"\n")
-        while line:
-            line = line[os.write(self._descriptor, line) :]
+        with writing(self.path):
+            while line:
+                line = line[os.write(self._descriptor, line) :]
 
     def close(self) -> None:
         """Close the file. Idempotent."""

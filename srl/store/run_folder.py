@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -250,6 +251,14 @@ class RunFolder:
             return []
         with self.eval.open(newline="") as file:
             return list(csv.DictReader(file))
+
+    def sweep(self) -> None:
+        """Delete what writers of checkpoints, which are gone by now, left half done."""
+        for path in self.checkpoints.rglob(".tmp-*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close what is open, and let others write. Idempotent."""

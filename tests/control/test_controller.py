@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -34,6 +35,40 @@ def test_a_run_that_cannot_save_did_not_end_well(mode: str, tmp_path: Any) -> No
     _, verdict = run(graph(mode=mode, add={"full": True}), RunFolder.create(tmp_path, "rig", 1))
     assert verdict.kind == "worker failure"
     assert verdict.first.worker == "adder/0" and "no space left on device" in verdict.format()
+
+
+@pytest.mark.parametrize("mode", ["inline", "local"])
+@pytest.mark.parametrize("filled", ["at the start", "at the end"])
+def test_a_disk_that_is_full_is_one_error_and_the_folder_says_how_the_run_ended(filled: str, mode: str, tmp_path: Any) -> None:
+    folder = RunFolder.create(tmp_path, "rig", 1)
+    left = folder.checkpoints / "best" / ".tmp-step_000000009-1"
+    left.mkdir(parents=True)
+    work = graph(mode=mode)
+    controller = Controller(work, folder=folder, derived=derived(work))
+    file = controller.record._metrics._file
+    if filled == "at the start":
+        fill(file)
+    else:
+        stop = controller._stop
+        controller._stop = lambda: (stop(), fill(file))
+    verdict = controller.run()
+    kept = "checkpoint step_000001000 is complete" if verdict.checkpoint else "no checkpoint was written"
+    assert verdict.exit_code == 3 and bool(verdict.checkpoint) == (filled == "at the end")
+    assert verdict.format().splitlines()[:4] == [
+        f"error[R04]: cannot write {folder.metrics}",
+        "  found: No space left on device",
+        "  try: free some space there, then go on with --resume",
+        f"  saved: {kept}",
+    ]
+    assert folder.state == "worker failure" and folder.read_status()["exit_code"] == 3
+    assert not left.exists()
+
+
+def fill(file: Any) -> None:
+    """Let the file lie on a disk that is full."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, file._descriptor)
+    os.close(full)
 
 
 def test_an_inline_graph_that_cannot_move_names_who_waits_for_what(tmp_path: Any) -> None:
