@@ -12,6 +12,7 @@ from srl.api.env import BatchEnv, Block, EnvSpec, MultiDiscrete, TeamSpec
 from srl.core.errors import WrongType
 from srl.core.seeds import Seeds, generator
 from srl.core.tree import Array, Tree
+from srl.envs.drawing import require_gl
 from srl.envs.hide_and_seek import rules, stats
 from srl.envs.hide_and_seek.config import PHYSICS, Config, preset
 from srl.envs.hide_and_seek.draws import Draws
@@ -44,6 +45,8 @@ class HideAndSeekVec(BatchEnv):
         self.config = config = _config(preset, physics, overrides)
         if picture not in ("top", "gl"):
             raise WrongType(f"'env.picture' is {picture!r}", ("expected", "top or gl"))
+        if picture == "gl":
+            require_gl(("or", "env.picture=top, which needs no GL"))
         self._picture = picture
         from srl.envs.hide_and_seek.worlds import Worlds
 

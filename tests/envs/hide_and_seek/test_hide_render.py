@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from hide_stage import Stage
 
+HOW_TO_DRAW = ("MUJOCO_GL", "PYOPENGL_PLATFORM", "DISPLAY", "WAYLAND_DISPLAY")
+"""Another test in this process may have chosen."""
+
 
 def test_the_picture_from_above_shows_teams_and_walls() -> None:
     stage = Stage().build(agents=[(1.5, 1.5), None, (4.5, 4.5), None], walls=[(3.0, 3.0, 0.1, 4.0, 0.5)])
@@ -44,12 +47,41 @@ assert first.shape == (480, 640, 3) and first.dtype == np.uint8
 assert first.std() > 10 and not np.array_equal(first, second)
 env.close()
 """
-    environment = {**os.environ, "MUJOCO_GL": backend, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    environment.pop("PYOPENGL_PLATFORM", None)  # another test in this process may have chosen
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    if any(
-        word in done.stderr
-        for word in ("Unable to load", "OpenGL platform library", "has no attribute 'glGetError'", "EGL device")
-    ):
+    done = in_a_process(code, MUJOCO_GL=backend)
+    if "MuJoCo cannot draw" in done.stderr:
         pytest.skip(f"no {backend} library here")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a display")
+@pytest.mark.parametrize(
+    ("before", "chosen", "found"),
+    [
+        ("import ctypes.util; ctypes.util.find_library = lambda name: None", {}, "no MUJOCO_GL"),
+        ("", {"MUJOCO_GL": "glfw"}, "MUJOCO_GL=glfw"),
+        ("", {"MUJOCO_GL": "nonsense"}, "MUJOCO_GL=nonsense"),
+    ],
+)
+def test_without_gl_the_simulators_own_picture_is_refused_before_anything_starts(
+    before: str, chosen: dict[str, str], found: str
+) -> None:
+    code = f"""
+{before}
+from srl.core.errors import UserError
+from srl.core.seeds import Seeds
+from srl.envs.hide_and_seek.env import HideAndSeekVec
+try:
+    HideAndSeekVec(1, Seeds(0), picture="gl")
+except UserError as error:
+    print(error)
+"""
+    done = in_a_process(code, **chosen)
+    for words in (f"found: {found}", "MUJOCO_GL=osmesa", "libosmesa6", "libegl1", "env.picture=top"):
+        assert words in done.stdout, done.stdout + done.stderr
+
+
+def in_a_process(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """One without a display, to which only these variables say how to draw."""
+    kept = {name: value for name, value in os.environ.items() if name not in HOW_TO_DRAW}
+    environment = {**kept, **variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
