@@ -1,7 +1,7 @@
 """Strict loading: plain data into frozen dataclasses, which are the schema, and back.
 
 A class with a form of its own (a schedule) takes part with `from_plain(data)`, whose ValueError is reported with its
-place, and `to_plain()`.
+place, and `to_plain()`. `KEYS`, if it has them, are all that a mapping of it may say.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ __all__ = ["Option", "Row", "describe", "dump", "live_settings", "load", "neares
 
 T = TypeVar("T")
 _HELP = "python -m srl.launch --help"
+_LARGEST = 2**63 - 1
 
 
 def load(cls: type[T], data: Any, where: Provenance | Where | None = None, *, path: Path | str = ()) -> T:
@@ -88,9 +89,7 @@ class _Loader:
         if not isinstance(data, Mapping):
             raise self._wrong(f"a mapping with {', '.join(one.name for one in settings(cls))}", data, path)
         known = {one.name: one for one in settings(cls)}
-        for key in data:
-            if key not in known:
-                raise self._unknown(cls, key, path)
+        self._all_known(data, list(known), path, cls)
         hints = hints_of(cls)
         values = {}
         for key, item in data.items():
@@ -126,14 +125,19 @@ class _Loader:
     def _own_form(self, kind: Any, data: Any, path: Path) -> Any:
         if isinstance(data, kind):
             return data
+        if isinstance(data, Mapping) and hasattr(kind, "KEYS"):
+            self._all_known(data, kind.KEYS, path)
         try:
             return kind.from_plain(data)
         except UserError:
             raise
         except (ValueError, TypeError) as problem:
-            raise WrongType(
-                f"{self._name(path)} expects {type_name(kind)}: {problem}", *self._from(path), *self._help(path)
-            ) from problem
+            about = str(problem).partition(" ")[0]
+            if isinstance(data, Mapping) and about in data:
+                place, headline = (*path, about), f"{self._name((*path, about))}: {problem}"
+            else:
+                place, headline = path, f"{self._name(path)} expects {type_name(kind)}: {problem}"
+            raise WrongType(headline, *self._from(place), *self._help(path)) from problem
 
     def _literal(self, kind: Any, data: Any, path: Path) -> Any:
         for choice in get_args(kind):
@@ -187,16 +191,24 @@ class _Loader:
         if not isinstance(kind, type):
             raise TypeError(f"{self.root.__name__}: settings of type {kind!r} cannot be loaded")
         if _exact(kind, data):
-            return data
+            return self._whole(data, path) if kind is int else data
         if kind is float and type(data) is int:
             return float(data)
         if kind is int and type(data) is float and data.is_integer():
-            return int(data)  # 1e6 steps
+            return self._whole(int(data), path)  # 1e6 steps
         if issubclass(kind, pathlib.PurePath) and isinstance(data, str | pathlib.PurePath):
             return kind(data)
         if kind not in (int, float, bool, str, type(None)) and isinstance(data, kind):
             return data
         raise self._wrong(type_name(kind), data, path, _hint(kind, data, path))
+
+    def _whole(self, data: int, path: Path) -> int:
+        """Whole numbers travel between processes and end in arrays: 64 bits must do."""
+        if -_LARGEST - 1 <= data <= _LARGEST:
+            return data
+        bound = f"at most {_LARGEST}" if data > 0 else f"at least {-_LARGEST - 1}"
+        headline = f"{self._name(path)} must be {bound}, found {data}"
+        raise WrongType(headline, *self._from(path), ("about", "whole numbers have 64 bits"))
 
     def _in_range(self, facts: Option, value: Any, data: Any, path: Path) -> None:
         if facts.choices and value is not None and value not in facts.choices:
@@ -212,17 +224,18 @@ class _Loader:
                 about = [("about", facts.help)] if facts.help else []
                 raise WrongType(headline, *self._from(path), *about)
 
-    def _unknown(self, cls: type, key: Any, path: Path) -> UnknownKey:
-        known = {one.name: one for one in settings(cls)}
-        near = nearest(str(key), list(known))
-        everything = _help_command(path)
-        if near is not None:
-            kind, default = type_name(hints_of(cls)[near]), default_text(known[near])
-            fact = default if default == "required" else f"default {default}"
-            line = ("did you mean", f"{near} ({kind}, {fact})?    all: {everything}")
-        else:
-            line = ("settings", f"{', '.join(known) or 'none'}    all: {everything}")
-        return UnknownKey(f"{self._name(path)} has no setting '{key}'", *self._from((*path, str(key))), line)
+    def _all_known(self, data: Mapping[Any, Any], known: Sequence[str], path: Path, cls: type | None = None) -> None:
+        for key in data:
+            if key not in known:
+                near = nearest(str(key), known)
+                label, text = (
+                    ("did you mean", f"{near}{_facts(cls, near)}?") if near else ("settings", ", ".join(known) or "none")
+                )
+                raise UnknownKey(
+                    f"{self._name(path)} has no setting '{key}'",
+                    *self._from((*path, str(key))),
+                    (label, f"{text}    all: {_help_command(path)}"),
+                )
 
     def _wrong(self, expected: str, data: Any, path: Path, hint: Line | None = None) -> WrongType:
         found = _found(data)
@@ -242,6 +255,15 @@ class _Loader:
 
 def _help_command(path: Path) -> str:
     return f"{_HELP} {path[0]}" if path else _HELP
+
+
+def _facts(cls: type | None, name: str) -> str:
+    """` (int, default 3)`, where a dataclass knows."""
+    one = next((one for one in settings(cls) if one.name == name), None) if cls is not None else None
+    if cls is None or one is None:
+        return ""
+    default = default_text(one)
+    return f" ({type_name(hints_of(cls)[name])}, {default if default == 'required' else f'default {default}'})"
 
 
 def _takes_mapping(kind: Any) -> bool:
@@ -269,7 +291,7 @@ def _hint(kind: Any, data: Any, path: Path) -> Line | None:
     if kind in (int, float) and isinstance(data, str) and _is_number(data):
         return ("try", f"{name}={data.strip()} (without quotes)")
     if kind is int and type(data) is float:
-        return ("try", "a whole number")
+        return ("try", f"at most {_LARGEST}" if data.is_integer() else "a whole number")
     if is_sequence(get_origin(kind) or kind) and not isinstance(data, Mapping) and data is not None:
         args = get_args(kind)
         number = 1 if not args or args[-1] is ... or get_origin(kind) is not tuple else len(args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 _KINDS = ("linear", "cosine")
 
@@ -13,6 +13,8 @@ _KINDS = ("linear", "cosine")
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """`3e-4`, or `{from: 3e-4, to: 0}`; optional `kind: cosine`, and `until: 0.5` to arrive earlier."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("from", "to", "kind", "until")
 
     start: float
     end: float | None = None
@@ -63,7 +65,7 @@ class Schedule:
 
     @classmethod
     def _from_mapping(cls, data: Mapping[str, Any]) -> Schedule:
-        unknown = [key for key in data if key not in ("from", "to", "kind", "until")]
+        unknown = [key for key in data if key not in cls.KEYS]
         if unknown:
             raise ValueError(f"a schedule has from, to, kind and until, not {unknown[0]!r}")
         if "from" not in data:

@@ -133,6 +133,40 @@ HELP = "\n  all: python -m srl.launch --help trainer"
             "error[E03]: 'trainer.lr' expects schedule: it must be a number, not '1e-3'\n  from: my.yaml:1:1" + HELP,
         ),
         (
+            {"lr": {"from": 1, "too": 0}},
+            "error[E02]: 'trainer.lr' has no setting 'too'\n  from: my.yaml:16:9\n"
+            "  did you mean: to?    all: python -m srl.launch --help trainer",
+        ),
+        (
+            {"lr": {"from": 1, "end": 0}},
+            "error[E02]: 'trainer.lr' has no setting 'end'\n  from: my.yaml:1:1\n"
+            "  settings: from, to, kind, until    all: python -m srl.launch --help trainer",
+        ),
+        (
+            {"lr": {"from": 1, "to": 0, "until": 3}},
+            "error[E03]: 'trainer.lr.until': until must be above 0 and at most 1, not 3.0\n  from: my.yaml:17:9" + HELP,
+        ),
+        (
+            {"batch_size": 10**26},
+            "error[E03]: 'trainer.batch_size' must be at most 9223372036854775807, found 100000000000000000000000000\n"
+            "  from: my.yaml:15:3\n  about: whole numbers have 64 bits",
+        ),
+        (
+            {"batch_size": 1e26},
+            "error[E03]: 'trainer.batch_size' must be at most 9223372036854775807, found 100000000000000004764729344\n"
+            "  from: my.yaml:15:3\n  about: whole numbers have 64 bits",
+        ),
+        (
+            {"mode": 1e30},
+            "error[E03]: 'trainer.mode' expects auto | fast | int, found float 1e+30\n  from: my.yaml:1:1\n"
+            "  try: at most 9223372036854775807" + HELP,
+        ),
+        (
+            {"mode": -(2**63) - 1},
+            "error[E03]: 'trainer.mode' must be at least -9223372036854775808, found -9223372036854775809\n"
+            "  from: my.yaml:1:1\n  about: whole numbers have 64 bits",
+        ),
+        (
             {"mode": "fats"},
             "error[E03]: 'trainer.mode' expects auto | fast | int, found text 'fats'\n  from: my.yaml:1:1\n"
             "  did you mean: fast?" + HELP,
@@ -181,6 +215,8 @@ def test_what_does_not_fit_is_named(data: Any, message: str) -> None:
             ("trainer",): Where("my.yaml", 1, 1),
             ("trainer", "batch_sise"): Where("my.yaml", 14, 3),
             ("trainer", "batch_size"): Where("my.yaml", 15, 3),
+            ("trainer", "lr", "too"): Where("my.yaml", 16, 9),
+            ("trainer", "lr", "until"): Where("my.yaml", 17, 9),
         }
     )
     with pytest.raises((UnknownKey, WrongType)) as caught:
@@ -262,13 +298,13 @@ def test_frozen_classes_stay_frozen() -> None:
 
 _CONFIGS = st.builds(
     TrainerConfig,
-    batch_size=st.integers(1),
+    batch_size=st.integers(1, 2**63 - 1),
     lr=st.builds(Schedule, st.floats(1e-9, 1e3), st.none() | st.floats(1e-9, 1e3), st.sampled_from(["linear", "cosine"])),
-    mode=st.sampled_from(["auto", "fast"]) | st.integers(),
-    hidden=st.lists(st.integers(1)).map(tuple),
+    mode=st.sampled_from(["auto", "fast"]) | st.integers(-(2**63), 2**63 - 1),
+    hidden=st.lists(st.integers(1, 2**63 - 1)).map(tuple),
     names=st.lists(st.text()),
     limits=st.dictionaries(st.text(), st.floats(allow_nan=False)),
-    many=st.dictionaries(st.text(), st.builds(Inner, size=st.integers(), name=st.text())),
+    many=st.dictionaries(st.text(), st.builds(Inner, size=st.integers(-(2**63), 2**63 - 1), name=st.text())),
     maybe=st.none() | st.floats(allow_nan=False),
     either=st.text() | st.builds(Inner),
     flag=st.booleans(),
