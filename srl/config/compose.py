@@ -99,8 +99,8 @@ class _Reader:
             raise BadFile(f"'{shown(path)}' holds no mapping", ("expected", "settings such as  env: CartPole-v1"))
         data = dict(own.data or {})
         merged = Merged()
-        for name in self._parents(data.pop("inherit", None), own.provenance):
-            parent = self.read(find(name, self.search, beside=path.parent))
+        for name, place in self._parents(data.pop("inherit", None), own.provenance):
+            parent = self.read(find(name, self.search, beside=path.parent, asked=place))
             parent.data.pop("expect", None)  # what one experiment reaches says nothing of another
             parent.provenance.drop(("expect",))
             merged.merge(parent.data, parent.provenance)
@@ -112,13 +112,13 @@ class _Reader:
             self.files.append(shown(path))
         return Sourced(merged.data, merged.provenance)
 
-    def _parents(self, inherit: Any, places: Provenance) -> Iterator[str]:
+    def _parents(self, inherit: Any, places: Provenance) -> Iterator[tuple[str, Where | None]]:
         names = [inherit] if isinstance(inherit, str) else inherit if inherit is not None else []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise BadFile(
                 "inherit expects names of experiments", ("from", str(places.at(("inherit",)))), ("try", "inherit: [base/ppo]")
             )
-        yield from names
+        yield from ((name, places.at(("inherit", i))) for i, name in enumerate(names))
 
 
 def _split(words: list[Override]) -> tuple[list[Override], str | None, list[str]]:
@@ -136,7 +136,7 @@ def _split(words: list[Override]) -> tuple[list[Override], str | None, list[str]
 
 def _apply(word: Override, merged: Merged, reader: _Reader) -> None:
     if word.action == "merge":
-        read_file = reader.read(find(word.value, reader.search))
+        read_file = reader.read(find(word.value, reader.search, asked=f"'{word.text}' on the command line"))
         merged.merge(read_file.data, read_file.provenance)
     elif word.action == "remove":
         merged.remove(word.path)

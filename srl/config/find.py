@@ -40,8 +40,11 @@ def search_folders() -> list[Path]:
     return [*folders[:at], Path(), *folders[at:]]
 
 
-def find(name: str | Path, search: Sequence[Path] | None = None, beside: Path | None = None) -> Path:
-    """The file of a name or path; `beside` is the folder of the file that inherits it. UnknownExperiment lists what there is."""
+def find(name: str | Path, search: Sequence[Path] | None = None, *, beside: Path | None = None, asked: object = None) -> Path:
+    """The file of a name or path. UnknownExperiment lists what there is.
+
+    `beside`: the folder of the file that inherits it. `asked`: the place that names it.
+    """
     given = Path(name).expanduser()
     folders = list(search) if search is not None else search_folders()
     places = [*([beside] if beside is not None else []), *folders]
@@ -51,7 +54,7 @@ def find(name: str | Path, search: Sequence[Path] | None = None, beside: Path | 
         for candidate in _candidates(folder / given):
             if candidate.is_file():
                 return candidate
-    raise _unknown(str(name), folders)
+    raise _unknown(str(name), folders, asked)
 
 
 def list_experiments(search: Sequence[Path] | None = None) -> list[Listed]:
@@ -89,11 +92,15 @@ def _summary(path: Path) -> str:
     return next((line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#")), "")
 
 
-def _unknown(name: str, folders: Sequence[Path]) -> UnknownExperiment:
+def _unknown(name: str, folders: Sequence[Path], asked: object) -> UnknownExperiment:
     names = [one.name for one in list_experiments([folder for folder in folders if folder != Path()])]
-    error = UnknownExperiment(f"no experiment is called '{name}'")
-    if near := nearest(name, names):
+    is_path = name.endswith(_ENDINGS)
+    error = UnknownExperiment(f"no {'file' if is_path else 'experiment'} is called '{name}'")
+    if asked is not None:
+        error.add("from", str(asked))
+    if near := nearest(str(Path(name).with_suffix("")) if is_path else name, names):
         error.add("did you mean", f"{near}?")
-    error.add("known", f"{', '.join(names) or 'none'}    with a line on each: python -m srl list")
+    if not is_path:
+        error.add("known", f"{', '.join(names) or 'none'}    with a line on each: python -m srl list")
     error.add("searched", ", ".join(shown(folder) for folder in folders) or "nowhere")
     return error

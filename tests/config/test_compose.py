@@ -203,6 +203,36 @@ def test_an_unknown_experiment_names_the_nearest_and_all(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("override", "name", "message"),
+    [
+        (
+            "@nope.yaml",
+            "cart",
+            "error[E01]: no file is called 'nope.yaml'\n  from: '@nope.yaml' on the command line\n  searched: experiments",
+        ),
+        (
+            "@kart.yaml",
+            "cart",
+            "error[E01]: no file is called 'kart.yaml'\n  from: '@kart.yaml' on the command line\n"
+            "  did you mean: cart?\n  searched: experiments",
+        ),
+        (
+            "seed=1",
+            "heir",
+            "error[E01]: no experiment is called 'bass/ppo'\n  from: experiments/heir.yaml:3:5\n"
+            "  known: cart, heir    with a line on each: python -m srl list\n  searched: experiments",
+        ),
+    ],
+)
+def test_who_named_a_file_that_is_not_there_is_named(folder: Path, override: str, name: str, message: str) -> None:
+    if name == "heir":
+        (folder / "experiments" / "heir.yaml").write_text("inherit:\n  - cart\n  - bass/ppo\n")
+    with pytest.raises(UnknownExperiment) as caught:
+        composed(folder, override, name=name)
+    assert caught.value.format() == message
+
+
+@pytest.mark.parametrize(
     ("override", "message"),
     [
         (
