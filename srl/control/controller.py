@@ -33,7 +33,13 @@ DRAIN = 10.0
 """Seconds to come to rest."""
 
 GRACE = 5.0
-"""Seconds between `stop` and the end of patience; a checkpoint that is being written has `DRAIN` more."""
+"""Seconds between `stop` and the end of patience; a process that may be writing a checkpoint has `DRAIN` more."""
+
+LATE = 1.0
+"""The same for one that did not come to rest in all the time it had, and has nothing to save."""
+
+QUIET = 2.0
+"""Seconds of waiting without a word on whom the end waits for."""
 
 HURRY = 0.5
 """The same after the second signal."""
@@ -289,31 +295,52 @@ class Controller:
         self.record.event("draining" if self._ending.drain else "stopping", why=self._ending.kind)
         if not self._ending.drain:
             return
-        end = time.monotonic() + DRAIN
         at_goal = self._ending.kind in ("done", "solved")
         for member in self._members.of("running"):
             self._tell(member, "drain", last=at_goal and not self._asked)
-        while not self._hurry and time.monotonic() < end and self._members.of("running"):
-            self._hear(_TICK)
+        self._wait(
+            lambda waited: [] if self._hurry or waited > DRAIN else self._members.of("running"),
+            f"to come to rest, at most {DRAIN:g} s; another Ctrl-C ends all at once",
+        )
 
     def _stop(self) -> None:
         """Stop all; those that do not go are ended by the crew's `close`."""
         assert self._ending is not None
         save, stalled = not self._hurry, self._ending.kind == "stalled"
+        patience = {member.plan.name: self._patience(member) for member in self._members.alive()}
         for member in self._members.alive():
             if stalled:
                 self._tell(member, "stacks")
             self._tell(member, "stop", save=save and member.phase in ("running", "drained"))
-        begun = time.monotonic()
-        while self._members.alive():
-            patience = HURRY if self._hurry else GRACE if stalled else GRACE + DRAIN
-            if time.monotonic() > begun + patience:
-                break
+        self._wait(
+            lambda waited: [one for one in self._members.alive() if waited < (HURRY if self._hurry else patience[one.plan.name])],
+            "to save and end",
+        )
+
+    def _patience(self, member: Member) -> float:
+        """Seconds that a process has after `stop`."""
+        assert self._ending is not None
+        if self._ending.kind == "stalled":
+            return GRACE
+        if member.learns:
+            return GRACE + DRAIN
+        return LATE if self._ending.drain and member.phase == "running" else GRACE
+
+    def _wait(self, whom: Callable[[float], list[Member]], what: str) -> None:
+        """Hear until there is nobody to wait for. `whom`: those there are after so many seconds."""
+        begun, told = time.monotonic(), False
+        while late := whom(waited := time.monotonic() - begun):
+            if waited > QUIET and not told:
+                told = True
+                self.record.say(f"waiting for {', '.join(member.plan.name for member in late)} {what}")
             self._hear(_TICK)
 
     def _give_up(self) -> None:
         """Those that did not end by themselves were ended by the crew: nobody heard their last counts."""
-        for member in self._members.alive():
+        late = self._members.alive()
+        if self._ending is not None and self._ending.drain and not self._hurry and late:
+            self.record.say(f"did not end, killed: {', '.join(member.plan.name for member in late)}")
+        for member in late:
             self.watch.forget(member.plan.name, member.workers, member.ends, self._members.witnesses(member))
 
     def _tell(self, member: Member, kind: str, **fields: Any) -> None:

@@ -29,6 +29,11 @@ class Member:
     def workers(self) -> list[str]:
         return [seat.name for seat in self.plan.seats]
 
+    @property
+    def learns(self) -> bool:
+        """Whether it takes samples or gives out parameters: then it may have something to save."""
+        return any(end.side in ("consumer", "publisher") for end in self.ends)
+
 
 class Members(dict[str, Member]):
     """All of them by name, in the order of the graph."""

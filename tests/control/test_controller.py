@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from rig import derived, graph, with_node
 
-from srl.control.controller import Controller
+from srl.control.controller import GRACE, LATE, Controller
+from srl.observe.console import Console
 from srl.store.run_folder import RunFolder
 
 
@@ -83,3 +84,35 @@ def test_the_verdict_says_why_a_process_was_not_restarted(tmp_path: Any) -> None
     work = graph(inside=True, on_failure="restart", count={"die": "exit"})
     _, verdict = run(with_node(work, "counter", on_failure="stop"), RunFolder.create(tmp_path, "rig", 1))
     assert "policy: counter.on_failure=stop -> stopping; " in verdict.format()
+
+
+class Heard(Console):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.said: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_a_worker_that_hangs_is_named_and_killed_and_the_one_that_learns_saves(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("srl.control.controller.DRAIN", 1.0)
+    monkeypatch.setattr("srl.control.controller.QUIET", 0.2)
+    console = Heard()
+    work = graph(counters=2, count={"die": "hang", "at": 0, "only": 1}, stop={"env_steps": 1000})
+    controller, verdict = run(work, RunFolder.create(tmp_path, "rig", 1), console=console)
+    waiting = "waiting for counter/1 to come to rest, at most 1 s; another Ctrl-C ends all at once"
+    assert [text for text in console.said if "to come to rest" in text or "killed" in text] == [
+        waiting,
+        "did not end, killed: counter/1",
+    ]
+    assert verdict.kind == "done" and verdict.checkpoint
+    members = controller._members
+    members["counter/0"].phase = "drained"
+    assert {name: controller._patience(member) for name, member in members.items()} == {
+        "counter/0": GRACE,
+        "counter/1": LATE,
+        "adder/0": GRACE + 1.0,
+    }
