@@ -235,6 +235,13 @@ SECTIONS: dict[str, type] = {
 
 def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) -> Experiment:
     """The experiment that a composed configuration states; unknown keys and wrong types are UserErrors with their place."""
+    if {"nodes", "streams"} <= set(config):
+        raise BadFile(
+            "this is a graph, not an experiment: it has nodes and streams",
+            *_from(where, "nodes"),
+            ("try", "of a run: its folder, or the config.yaml there"),
+            ("or", "its nodes and streams under `graph:` of a file that has env, policy and algorithm"),
+        )
     plain, places = rename_return(*spelled_out(config, where))
     try:
         experiment = load(Experiment, plain, places)
@@ -248,10 +255,9 @@ def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) 
         )
     _check_expect(experiment.expect, where)
     if experiment.policies and (both := next((key for key in ("policy", "load") if config.get(key) is not None), None)):
-        origin = where.at(("policies",)) if where is not None else None
         raise BadFile(
             f"both `{both}` and `policies` are given",
-            *([("from", str(origin))] if origin is not None else []),
+            *_from(where, "policies"),
             ("try", f"one of them: ~{both}, or ~policies"),
         )
     return experiment
@@ -307,12 +313,16 @@ def settled(
 def _check_expect(expect: Mapping[str, float], where: Provenance | None) -> None:
     for name in expect:
         if not _EXPECTED.fullmatch(name):
-            origin = where.at(("expect", name)) if where is not None else None
             raise UnknownKey(
                 f"'expect' has no setting '{name}'",
-                *([("from", str(origin))] if origin is not None else []),
+                *_from(where, "expect", name),
                 ("settings", "return, return/TEAM, env_steps"),
             )
+
+
+def _from(where: Provenance | None, *path: str) -> list[tuple[str, str]]:
+    place = where.at(path) if where is not None else None
+    return [("from", str(place))] if place is not None else []
 
 
 def _with_file_words(error: SrlError) -> SrlError:

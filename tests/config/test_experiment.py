@@ -8,6 +8,8 @@ from srl.config.compose import compose
 from srl.config.experiment import Part, read_experiment, write_experiment
 from srl.config.yaml import dump, parse
 from srl.core.errors import BadFile, MissingKey, UnknownKey, WrongType
+from srl.graph.build import graph_to_yaml
+from srl.graph.layouts import plan
 
 FILE = """\
 env: CartPole-v1
@@ -130,3 +132,17 @@ def test_the_weights_to_start_from_belong_to_one_policy(tmp_path):
     assert read(tmp_path, FILE, "load=runs/x").entries()["main"].load == "runs/x"
     with pytest.raises(BadFile, match="both `load` and `policies`"):
         read(tmp_path, "env: fake\nload: runs/x\npolicies: {main: {policy: actor_critic, algorithm: ppo}}\n")
+
+
+def test_a_graph_in_place_of_an_experiment_is_known_as_one(tmp_path):
+    """graph.yaml of a run folder, or what `srl graph --yaml` prints."""
+    file = tmp_path / "graph.yaml"
+    file.write_text(graph_to_yaml(plan(read_experiment({"env": "CartPole-v1", "algorithm": "ppo"})).graph))
+    composed = compose(file)
+    with pytest.raises(BadFile) as caught:
+        read_experiment(composed.data, composed.provenance)
+    assert caught.value.headline == "this is a graph, not an experiment: it has nodes and streams"
+    lines = dict(caught.value.lines)
+    assert lines["from"].startswith(f"{file}:")
+    assert lines["try"] == "of a run: its folder, or the config.yaml there"
+    assert lines["or"] == "its nodes and streams under `graph:` of a file that has env, policy and algorithm"
