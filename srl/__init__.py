@@ -27,6 +27,7 @@ _NAMES = {
     "Discrete": "srl.api.env",
     "MultiDiscrete": "srl.api.env",
     "MultiBinary": "srl.api.env",
+    "Transform": "srl.api.transform",
     "Worker": "srl.workers.base",
     "Port": "srl.workers.base",
     "option": "srl.core.load",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from srl.api.policy import Ask as Ask
     from srl.api.policy import Policy as Policy
     from srl.api.policy import PolicySpec as PolicySpec
+    from srl.api.transform import Transform as Transform
     from srl.core.load import option as option
     from srl.core.registry import register_algorithm as register_algorithm
     from srl.core.registry import register_env as register_env

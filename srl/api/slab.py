@@ -2,7 +2,8 @@
 
 Rows 0..T are asked; row T gives the bootstrap and is asked again as row 0 of the next slab. `valid` rows are
 real transitions, `choice` rows among them enter the policy loss. An episode's last observation is a row that
-is not valid. `reward`, `terminated`, `truncated` belong to the action of their row.
+is not valid. `reward`, `terminated`, `truncated` belong to the action of their row. `version` answered row 0.
+`reused`: a buffer has given the slab on before, so its steps are not new ones.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def slab_spec(
         "first": Leaf(asked, "bool"),
         "valid": Leaf(rows, "bool"),
         "version": Leaf((1,), "int64"),
+        "reused": Leaf((1,), "bool"),
     }
     if policy.mask:
         spec["mask"] = lead(mask_leaves(policy.action), *asked)

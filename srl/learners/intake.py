@@ -13,6 +13,9 @@ from srl.api.batch import Batch, Memory, Origin, Ranks
 from srl.api.slab import SlabShape
 from srl.core.tree import map_tree
 
+_APART = ("version", "reused", "state", "memory")
+"""Leaves that are not rows of agents."""
+
 
 class Intake:
     """Rows `[T, E, A, ...]` become `[T, E * A, ...]`: views of the caller's memory where the device is the CPU."""
@@ -26,7 +29,7 @@ class Intake:
     def batch(self, rows: Mapping[str, Any], update: int, between: Callable[[], None] | None = None) -> Batch:
         """The batch of one update."""
         seed, every, memory, ranks = self._origin
-        leaves = {name: map_tree(self._rows, tree) for name, tree in rows.items() if name not in ("version", "state", "memory")}
+        leaves = {name: map_tree(self._rows, tree) for name, tree in rows.items() if name not in _APART}
         leaves["version"] = self._tensor(rows["version"])
         leaves["state"] = map_tree(self._state, rows["state"]) if "state" in rows else None
         leaves["memories"] = map_tree(self._rows, rows.get("memory", {}))

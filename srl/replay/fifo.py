@@ -1,4 +1,4 @@
-"""First in, first out: slabs in one preallocated array, each taken `reuse` times."""
+"""First in, first out: slabs in one preallocated array, each taken `uses` times."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from srl.core.tree import Tree, copy_into, map_tree
 class Fifo:
     """Holds up to `size` slabs."""
 
-    def __init__(self, record: Any, size: int, reuse: int = 1) -> None:
+    def __init__(self, record: Any, size: int, uses: int) -> None:
         self._memory = zeros(lead(record, size))
         self._free = deque(range(size))
         self._held: deque[tuple[int, int]] = deque()
-        self._out: int | None = None
-        self.size, self.reuse = size, reuse
-        self.put_total = 0
+        self.size, self.uses = size, uses
 
     def __len__(self) -> int:
         return len(self._held)
@@ -28,24 +26,40 @@ class Fifo:
         """Slabs that can still be put."""
         return len(self._free)
 
+    @property
+    def left(self) -> int:
+        """How often `take` will succeed."""
+        return sum(uses for _, uses in self._held)
+
+    @property
+    def first(self) -> Tree:
+        """The slab that `take` gives next."""
+        return self._at(self._held[0][0])
+
     def put(self, tree: Tree) -> None:
         """Copy a slab in. There must be room."""
         place = self._free.popleft()
-        copy_into(map_tree(lambda leaf: leaf[place], self._memory), tree)
-        self._held.append((place, self.reuse))
-        self.put_total += 1
+        copy_into(self._at(place), tree)
+        self._held.append((place, self.uses))
 
     def take(self) -> Tree:
-        """The oldest slab; valid until the next `put`. With `reuse`, it goes to the end of the queue again."""
+        """The oldest slab; valid until the next `put`. If it may be used again it goes to the end of the queue."""
         place, uses = self._held.popleft()
         if uses > 1:
             self._held.append((place, uses - 1))
         else:
             self._free.append(place)
-        taken: Tree = map_tree(lambda leaf: leaf[place], self._memory)
-        return taken
+        return self._at(place)
+
+    def drop(self) -> None:
+        """Forget the slab that `take` would give next, however often it may be used."""
+        self._free.append(self._held.popleft()[0])
 
     def clear(self) -> None:
         """Forget everything."""
         self._free = deque(range(self.size))
         self._held.clear()
+
+    def _at(self, place: int) -> Tree:
+        tree: Tree = map_tree(lambda leaf: leaf[place], self._memory)
+        return tree

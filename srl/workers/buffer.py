@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from srl.api.transform import Transform
+from srl.core.errors import WrongType
 from srl.core.load import option
 from srl.core.registry import REGISTRIES
 from srl.core.spec import TreeSpec
@@ -13,20 +16,20 @@ from srl.core.tree import copy_into
 from srl.graph.derive import PolicyInfo
 from srl.graph.spec import Graph, Node
 from srl.replay.fifo import Fifo
-from srl.streams.base import End, SampleConsumer, SampleProducer
+from srl.streams.base import End, Lease, SampleConsumer, SampleProducer, Slab
 from srl.workers.base import Context, Port, Worker
 
 
 @dataclass(frozen=True, kw_only=True)
 class BufferArgs:
-    size: int = option(8, "slabs held, at most", low=1)
-    reuse: int = option(1, "how often each slab goes on", low=1)
-    transform: str | None = option(None, "a registered transform, applied to each slab as it comes in")
+    size: int = option(8, "slabs on their way through, at most, and as many held for reuse", low=1)
+    reuse: int = option(1, "how often a slab goes on, at most: not after it has become too old for its taker", low=1)
+    transform: str | None = option(None, "a registered transform, applied once to each slab that comes in")
     transform_args: Mapping[str, Any] = option({}, "settings of the transform")
 
 
 class BufferWorker(Worker):
-    """First in, first out. Nothing is dropped: a full buffer grants nothing."""
+    """Nothing is asked for that is not wanted behind it: the bound of the staleness holds through a buffer."""
 
     ports = {"source": Port("sample", "consumer"), "sink": Port("sample", "producer")}
     Args = BufferArgs
@@ -36,17 +39,19 @@ class BufferWorker(Worker):
         super().__init__(args, ends, context)
         self._source = cast(SampleConsumer, ends["source"])
         self._sink = cast(SampleProducer, ends["sink"])
-        record = context.derived.streams[context.node.ports["source"]].record
-        self._fifo = Fifo(record, args.size, args.reuse)
-        self._granted = 0
+        record = context.derived.streams[context.node.ports["sink"]].record
+        self._held = Fifo(record, args.size, args.reuse - 1) if args.reuse > 1 else None
+        self._wanted: deque[Slab] = deque()
+        """Open slabs of the sink, oldest first, for which nothing was asked."""
+        self._asked: dict[int, Slab] = {}
+        """By the number of our own grant: the slab that what comes is for."""
+        self._number = 0
         self._draining = False
-        self._transform: Any = None
-        if args.transform is not None:
-            self._transform = REGISTRIES["transform"].resolve(args.transform)(**args.transform_args)
+        self._transform = _transform_of(args)
 
     @classmethod
     def slots(cls, args: BufferArgs, port: str, graph: Graph) -> Mapping[str, int]:
-        return {"slots": 3} if port == "sink" else {}
+        return {"slots": args.size} if port == "sink" else {}
 
     @classmethod
     def record(
@@ -62,30 +67,22 @@ class BufferWorker(Worker):
         source = records.get(node.ports["source"])
         if port != "sink" or source is None:
             return None
-        if args.transform is None:
-            return source
-        adds = REGISTRIES["transform"].resolve(args.transform).adds
-        return {**cast("dict[str, Any]", source), **adds}
+        transform = _transform_of(args)
+        return source if transform is None else {**cast("dict[str, Any]", source), **cast("dict[str, Any]", transform.adds)}
 
     def poll(self) -> int:
-        """Grant for the room there is, take what has come, pass on what is wanted."""
-        done = self._grant()
+        """Pass on what has come, pass on again what may be used again, and ask for what is still missing."""
+        done = 0
         while (lease := self._source.get()) is not None:
-            self._fifo.put(lease.tree)
-            lease.release()
+            self._pass_on(lease)
             done += 1
-        while len(self._fifo) and (slab := self._sink.alloc()) is not None:
-            tree = self._fifo.take()
-            target = cast("dict[str, Any]", slab.tree)
-            for name, leaf in cast("dict[str, Any]", tree).items():
-                copy_into(target[name], leaf)
-            if self._transform is not None:
-                for name, leaf in self._transform.apply(tree, None).items():
-                    copy_into(target[name], leaf)
-            self._sink.put(slab)
+        while not self._draining and (slab := self._sink.alloc()) is not None:
+            self._wanted.append(slab)
             done += 1
-        self.reading.totals["buffer/held"] = len(self._fifo)
-        return done
+        if self._held is not None:
+            done += self._pass_on_again(self._held)
+            self.reading.totals["buffer/held"] = len(self._held)
+        return done + self._ask()
 
     def drain(self) -> bool:
         self._draining = True
@@ -94,17 +91,65 @@ class BufferWorker(Worker):
         return True
 
     def barrier(self, number: int) -> None:
-        self.drain()
-        self._draining = False
-        self._fifo.clear()
-        self._granted = self._fifo.put_total
+        """What has come is dropped and asked for again; nothing is held over a barrier."""
+        while (lease := self._source.get()) is not None:
+            self._wanted.appendleft(self._asked.pop(lease.grant))
+            lease.discard("barrier")
+        if self._held is not None:
+            self._held.clear()
 
-    def _grant(self) -> int:
-        """As many grants as slabs can still be held."""
+    def _pass_on(self, lease: Lease) -> None:
+        slab = self._asked.pop(lease.grant)
+        target, tree = cast("dict[str, Any]", slab.tree), cast("dict[str, Any]", lease.tree)
+        for name, leaf in tree.items():
+            copy_into(target[name], leaf)
+        if self._transform is not None:
+            for name, leaf in cast("dict[str, Any]", self._transform.apply(tree)).items():
+                copy_into(target[name], leaf)
+        lease.release()
+        if self._held is not None:
+            self._held.put(target)
+        self._sink.put(slab)
+
+    def _pass_on_again(self, held: Fifo) -> int:
+        """For the oldest wishes, slabs that are not too old for them; those that are will be for all that follow."""
+        done = 0
+        while self._wanted and len(held):
+            if cast("dict[str, Any]", held.first)["version"][0] < self._wanted[0].min_version:
+                held.drop()
+                continue
+            slab = self._wanted.popleft()
+            copy_into(slab.tree, held.take())
+            cast("dict[str, Any]", slab.tree)["reused"][...] = True
+            self._sink.put(slab)
+            done += 1
+        return done
+
+    def _ask(self) -> int:
+        """For the oldest wishes a slab each, as far as what is held and what is on its way will not do."""
         if self._draining:
             return 0
-        before = self._granted
-        while self._granted - self._fifo.put_total < self._fifo.room:
-            self._source.grant(self._granted, 0)
-            self._granted += 1
-        return self._granted - before
+        room = self.args.size if self._held is None else self._held.room
+        again = len(self._asked) * (self.args.reuse - 1) + (0 if self._held is None else self._held.left)
+        done = 0
+        while len(self._wanted) > again and len(self._asked) < room:
+            slab = self._wanted.popleft()
+            self._asked[self._number] = slab
+            self._source.grant(self._number, slab.min_version)
+            self._number += 1
+            again += self.args.reuse - 1
+            done += 1
+        return done
+
+
+def _transform_of(args: BufferArgs) -> Transform | None:
+    if args.transform is None:
+        return None
+    kind = REGISTRIES["transform"].resolve(args.transform)
+    try:
+        made: Transform = kind(**args.transform_args)
+    except TypeError as error:
+        raise WrongType(
+            f"transform `{args.transform}` cannot be made: {error}", ("found", f"transform_args: {dict(args.transform_args)}")
+        ) from error
+    return made

@@ -54,6 +54,7 @@ class TrainerWorker(Worker):
         self._grants = Grants(args.slabs, args.staleness)
         self._batches = [zeros(_batch_spec(self._record, args.slabs)) for _ in range(args.staleness + 1)]
         self._versions = np.zeros((args.staleness + 1) * args.slabs, np.int64)
+        self._reused = np.zeros(len(self._versions), bool)
         self._checkpoints = Checkpoints(context, args.policy)
         self._resting = False
         self._barrier_due = False
@@ -155,19 +156,23 @@ class TrainerWorker(Worker):
         batch, place = divmod(cell, self.args.slabs)
         _copy_slab(self._batches[batch], tree, place)
         self._versions[cell] = updates_of(int(tree["version"][0]))
+        self._reused[cell] = tree["reused"][0]
         lease.release()
 
     def _train(self) -> None:
         before = time.perf_counter()
         number = self.updates % (self.args.staleness + 1)
         rows = self._batches[number]
-        lag = self.updates - self._versions[number * self.args.slabs :][: self.args.slabs]
+        cells = slice(number * self.args.slabs, (number + 1) * self.args.slabs)
+        lag = self.updates - self._versions[cells]
         clock = self.learner.clock
         clock.env_steps, clock.updates, clock.progress = self.env_steps, self.updates, self.progress
         self.learner.update(rows)
         valid = rows["valid"]
-        # steps of an env are counted once, however many agents it has: policies of small and big teams keep the same clock
-        fresh = int(np.count_nonzero(valid if valid.shape[2] == 1 else valid.any(axis=2)))
+        # steps of an env are counted once, however many agents it has and however often they are trained on: policies of small
+        # and big teams keep the same clock
+        lived = valid[:, :, 0] if valid.shape[2] == 1 else valid.any(axis=2)
+        fresh = int(np.count_nonzero(lived.reshape(len(lived), self.args.slabs, -1)[:, ~self._reused[cells]]))
         self.reading.count("trained_rows", float(np.count_nonzero(valid)))
         self.updates += 1
         self.env_steps += fresh
@@ -216,18 +221,16 @@ class TrainerWorker(Worker):
 
 def _batch_spec(record: Any, slabs: int) -> Any:
     """The slab's leaves with room for `slabs` of them on the env axis."""
-    spec = dict(record)
-    spec["version"] = Leaf((slabs,), "int64")
-    rest = {name: leaf for name, leaf in spec.items() if name != "version"}
+    rest = {name: leaf for name, leaf in record.items() if name not in ("version", "reused")}
     wide = map_tree(lambda leaf: Leaf((leaf.shape[0], leaf.shape[1] * slabs, *leaf.shape[2:]), leaf.dtype), rest)
-    return {**wide, "version": spec["version"]}
+    return {**wide, "version": Leaf((slabs,), "int64")}
 
 
 def _copy_slab(batch: dict[str, Any], slab: dict[str, Any], place: int) -> None:
     for name, tree in slab.items():
         if name == "version":
             batch["version"][place] = tree[0]
-        else:
+        elif name != "reused":
             _copy_part(batch[name], tree, place)
 
 

@@ -1,0 +1,11 @@
+"""A transform: rewards in other units, on their way from the actors to the trainer."""
+
+import srl
+
+
+class ScaleRewards(srl.Transform):
+    def __init__(self, by: float = 1.0) -> None:
+        self.by = by
+
+    def apply(self, slab):
+        return {"reward": slab["reward"] * self.by}
