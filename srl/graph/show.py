@@ -111,8 +111,17 @@ def _batches(graph: Graph, derived: Derived | None) -> Iterable[str]:
         algorithm = graph.policies[policy].algorithm
         minibatch, epochs = (algorithm.args.get(key) if algorithm else None for key in ("minibatch", "epochs"))
         if isinstance(minibatch, int) and isinstance(epochs, int):
-            text += f" = {_count(-(-rows // minibatch), 'minibatch')} x {_count(epochs, 'epoch')}"
+            text += f" = {_minibatches(rows, minibatch)} x {_count(epochs, 'epoch')}"
         yield text if len(graph.policies) == 1 else f"{policy}: {text}"
+
+
+def _minibatches(rows: int, most: int) -> str:
+    """How many, and their size where it is not the one that was asked for: they are as even as can be."""
+    number = -(-rows // most)
+    text = _count(number, "minibatch")
+    if most > rows:
+        return f"{text} (minibatch={most:,} is more than that)"
+    return f"{text} of at most {-(-rows // number):,}" if rows % most else text
 
 
 def _threads(graph: Graph, machine: Machine) -> str:

@@ -52,8 +52,14 @@ def test_mermaid_draws_a_box_for_each_process_and_an_arrow_for_each_stream():
 def test_one_of_a_thing_is_no_plural():
     data = DATA | {"sampling": {"envs": 2, "steps": 1, "workers": 2}, "algorithm": {"use": "ppo", "epochs": 1, "minibatch": 64}}
     texts = dict(plan_lines(plan(read_experiment(data), machine=MACHINE).graph, MACHINE))
-    assert texts["batch"] == "1 batch = 2 envs x 1 step = 2 steps = 1 minibatch x 1 epoch"
+    assert texts["batch"] == "1 batch = 2 envs x 1 step = 2 steps = 1 minibatch (minibatch=64 is more than that) x 1 epoch"
     assert "actor x 2: 1 group of 1 env, 1 step a slab" in texts["workers"]
+
+
+def test_minibatches_that_do_not_divide_a_batch_have_their_size_in_the_plan():
+    data = DATA | {"algorithm": {"use": "ppo", "epochs": 4, "minibatch": 1000}}
+    texts = dict(plan_lines(plan(read_experiment(data), machine=MACHINE).graph, MACHINE))
+    assert texts["batch"] == "1 batch = 48 envs x 64 steps = 3,072 steps = 4 minibatches of at most 768 x 4 epochs"
 
 
 @pytest.mark.parametrize("route", ["nobody", "null"])
