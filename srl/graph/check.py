@@ -12,7 +12,7 @@ from srl.core.spec import total_bytes
 from srl.core.where import Provenance, dotted
 from srl.graph.derive import Derived
 from srl.graph.machine import Machine
-from srl.graph.placement import members, owner
+from srl.graph.placement import members, owner, via_of
 from srl.graph.spec import Graph, Node, Stream
 
 _SIDES = {
@@ -44,6 +44,8 @@ def check(graph: Graph, where: Provenance | None = None) -> None:
         if node.worker == "trainer":
             _reached(graph, node, fed)
             _trainer(graph, node)
+        elif node.worker == "policy":
+            _waits(node, where)
 
 
 def check_resources(graph: Graph, machine: Machine, where: Provenance | None = None) -> None:
@@ -87,6 +89,9 @@ def notes(graph: Graph, machine: Machine) -> list[str]:
     found = []
     if graph.mode == "local" and threads > 4 * machine.cores:
         found.append(f"{threads} threads share {_cores(machine)}: fewer sampling.workers would waste less")
+    for stream in graph.streams:
+        if stream.compress is not None and (via := via_of(graph, stream)) in ("inproc", "shm"):
+            found.append(f"stream '{stream.name}' goes by {via}: compress: {stream.compress} has no effect there, it is for zmq")
     if graph.stop == type(graph.stop)():
         found.append("no stop condition: it runs until Ctrl-C, and schedules stay at their start")
     return found
@@ -295,6 +300,18 @@ def _trainer(graph: Graph, node: Node) -> None:
         )
 
 
+def _waits(node: Node, where: Provenance | None) -> None:
+    args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
+    if args.min_batch > 1 and not args.max_wait:
+        most, least = (_setting(node, key, where, "args") for key in ("max_wait", "min_batch"))
+        raise WrongType(
+            f"'{node.name}' is to wait for {args.min_batch} envs, and for 0 s: it never waits",
+            *_from(where, node, "args", "min_batch"),
+            ("because", "min_batch has no effect without max_wait"),
+            ("try", f"{most}=0.001, or {least}=1"),
+        )
+
+
 def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
     """Bytes of the segments of a stream, as far as sizes are known before the start."""
     spec = derived.streams[stream.name]
@@ -357,10 +374,10 @@ def _route(stream: Stream) -> str:
     return "nobody" if stream.route == "null" else stream.route
 
 
-def _setting(node: Node, key: str, where: Provenance | None) -> str:
+def _setting(node: Node, key: str, where: Provenance | None, *inside: str) -> str:
     """Where a file says it: the graph by hand, or the section that the layout reads."""
     if _is_by_hand(node, where):
-        return dotted(("graph", "nodes", node.name, key))
+        return dotted(("graph", "nodes", node.name, *inside, key))
     section = {"actor": "actors", "policy": "inference"}.get(node.worker, node.worker)
     return key if (section, key) == ("trainer", "device") else f"{section}.{key}"
 

@@ -125,6 +125,12 @@ REFUSED = [
         "error[E02]: the args of 'trainer' have no setting 'device': it is one of the node\n"
         "  try: graph.nodes.trainer.device=cpu",
     ),
+    (
+        put("nodes/policy/args/min_batch", 8),
+        "error[E03]: 'policy' is to wait for 8 envs, and for 0 s: it never waits\n"
+        "  because: min_batch has no effect without max_wait\n"
+        "  try: inference.max_wait=0.001, or inference.min_batch=1",
+    ),
     (put("nodes/trainer/worker", "trainr"), None),
     (
         put("streams/ask.main/route", "broadcast"),
@@ -287,6 +293,15 @@ def test_more_shared_memory_than_free_is_refused_before_the_start():
 def test_a_run_without_an_end_is_worth_a_word():
     assert any("no stop condition" in note for note in notes(wired(), MACHINE))
     assert notes(wired(stop={"updates": 3}), MACHINE) == []
+
+
+@pytest.mark.parametrize(
+    ("via", "noted"),
+    [("auto", "stream 'samples.main' goes by shm: compress: lz4 has no effect there, it is for zmq"), ("zmq", None)],
+)
+def test_compression_where_nothing_is_sent_is_worth_a_word(via, noted):
+    graph = wired(stop={"updates": 3}, streams={"sample": {"compress": "lz4", "via": via}})
+    assert notes(graph, MACHINE) == ([noted] if noted else [])
 
 
 TEAMS = {"use": "fake", "teams": {"red": 1, "blue": 1}}
