@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from srl.observe.report import Report, StreamRow, WorkerRow
@@ -36,6 +37,8 @@ class Console:
         self._every = TABLE_EVERY if self.live else LINE_EVERY
         self._next = clock() if self.live else clock() + LINE_EVERY
         self._screen: Any = None
+        self._gone = False
+        """Nobody reads any more: the terminal was closed. What is said then is lost, and the run goes on."""
 
     def plan(self, lines: Iterable[tuple[str, str]]) -> None:
         """What is about to start, as (label, text) lines."""
@@ -66,12 +69,26 @@ class Console:
     def close(self) -> None:
         """Leave the terminal as it was. Idempotent."""
         if self._screen is not None:
-            self._screen.stop()
+            with self._reached():
+                self._screen.stop()
             self._screen = None
 
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Output goes nowhere from the moment on at which nobody can be reached."""
+        try:
+            yield
+        except OSError:
+            self._gone, self._screen = True, None
+            with contextlib.suppress(OSError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self.out.fileno())  # what is still in the buffer must not fail again at the exit
+
     def _show(self, report: Report) -> None:
+        if self._gone:
+            return
         if self.live:
-            self._draw(report)
+            with self._reached():
+                self._draw(report)
         else:
             self._print(line(report))
 
@@ -86,10 +103,13 @@ class Console:
         self._screen.update(table(report), refresh=True)
 
     def _print(self, text: str) -> None:
-        if self._screen is not None:
-            self._screen.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        else:
-            print(text, file=self.out, flush=True)
+        if self._gone:
+            return
+        with self._reached():
+            if self._screen is not None:
+                self._screen.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            else:
+                print(text, file=self.out, flush=True)
 
 
 def aligned(lines: Iterable[tuple[str, str]]) -> str:
@@ -108,6 +128,7 @@ def line(report: Report) -> str:
     """A report as one plain line."""
     parts = [clock_time(report.elapsed), headline(report)]
     parts += [returns(report)] if report.returns else []
+    parts += [stats(report)] if report.stats else []
     parts += [rates(report), *(_waits(row) for row in report.workers)]
     stale = [f"{row.name} staleness {row.staleness[1]:.1f}" for row in report.streams if row.staleness]
     lost = [f"{row.name} dropped {_drops(row)}" for row in report.streams if any(row.drops.values())]
@@ -122,6 +143,8 @@ def table(report: Report) -> RenderableType:
     head = [f"{report.experiment}  {clock_time(report.elapsed)}  {headline(report)}", rates(report)]
     if report.returns:
         head.append(returns(report))
+    if report.stats:
+        head.append(stats(report))
     parts: list[RenderableType] = [Text(each) for each in head]
     parts += [_worker_table(report.workers)] if report.workers else []
     parts += [_stream_table(report.streams)] if report.streams else []
@@ -149,6 +172,11 @@ def returns(report: Report) -> str:
     facts += [f"length {report.episode_length:.4g}"] if report.episode_length is not None else []
     facts += [f"best {report.best:.4g}"] if report.best is not None else []
     return f"{text} ({', '.join(facts)})" if facts else text
+
+
+def stats(report: Report) -> str:
+    """`seen 0.26, box_lock 0.13`"""
+    return ", ".join(f"{name} {value:.2f}" for name, value in report.stats.items())
 
 
 def rates(report: Report) -> str:

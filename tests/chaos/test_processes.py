@@ -163,11 +163,17 @@ import sys
 sys.path.insert(0, {rig!r})
 from rig import graph, derived
 from srl.control.controller import run
+from srl.observe.console import Console
 from srl.store.run_folder import RunFolder
 work = graph(counters=2, mode={mode!r}, stop={{"seconds": 100}}, count={{"die": {die!r}, "at": 500}})
 print("start", flush=True)
-sys.exit(run(work, folder=RunFolder.open({folder!r}), derived=derived(work)).exit_code)
+sys.exit(run(work, folder=RunFolder.open({folder!r}), derived=derived(work), console=Console()).exit_code)
 """
+
+
+def hangs_up() -> None:
+    """As a shell starts it, whatever this process ignores (nohup)."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
@@ -175,7 +181,9 @@ def started(tmp_path: Path, mode: str = "local", die: str = "") -> Iterator[tupl
     """A run in a process of its own, once its workers work."""
     folder = RunFolder.create(tmp_path, "rig", 1)
     script = RUN.format(rig=str(Path(__file__).parents[1] / "control"), mode=mode, die=die, folder=str(folder.path))
-    with subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, preexec_fn=hangs_up
+    ) as process:
         end = time.monotonic() + 30
         while not (folder.metrics.exists() and folder.metrics.stat().st_size):
             assert time.monotonic() < end and process.poll() is None
@@ -192,6 +200,20 @@ def test_the_first_signal_drains_and_saves(mode: str, number: int, tmp_path: Pat
         assert process.wait(20) == 130
         assert folder.read_status()["checkpoint"].startswith("step_")
         assert "draining" in [event["event"] for event in folder.read_events()]
+
+
+@pytest.mark.parametrize("mode", ["inline", "local"])
+def test_a_terminal_that_is_closed_lets_the_run_save(mode: str, tmp_path: Path) -> None:
+    with started(tmp_path, mode) as (process, folder):
+        assert process.stdout is not None
+        process.stdout.close()
+        process.send_signal(signal.SIGHUP)
+        while "draining" not in [event["event"] for event in folder.read_events()] and process.poll() is None:
+            threading.Event().wait(0.01)
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGHUP)
+        assert process.wait(20) == 130
+        assert folder.state == "interrupted" and folder.read_status()["checkpoint"].startswith("step_")
 
 
 def test_the_second_signal_stops_now(tmp_path: Path) -> None:

@@ -178,3 +178,19 @@ def test_clock_time(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("number", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (3.1e9, "3.1 GB"), (2e12, "2.0 TB")])
 def test_size(number: float, text: str) -> None:
     assert size(number) == text
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_terminal_that_is_gone_breaks_nothing(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm" if live else "dumb")
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as out, open(os.devnull, "w") as nowhere:
+        console = Console(out, clock=(clock := Clock()))
+        clock.now = 10.0
+        assert console.live is live and console.update(REPORT)
+        os.close(master)
+        clock.now = 20.0
+        console.update(REPORT)
+        console.message("a checkpoint was written")
+        console.finish(REPORT, "interrupted")
+        assert os.path.sameopenfile(out.fileno(), nowhere.fileno())
