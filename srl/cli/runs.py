@@ -44,6 +44,9 @@ def command(experiment: str | None, overrides: Sequence[str], given: argparse.Na
     try:
         console.message(f"run folder {folder.path}")
         return _controller(prepared, folder, resumed, console).run().exit_code
+    except KeyboardInterrupt:  # before the controller listens, which is when it begins
+        _interrupted(folder, console)
+        raise
     except SrlError:  # refused before anything began
         if resumed is None:
             shutil.rmtree(folder.path)
@@ -189,6 +192,16 @@ def _controller(prepared: Prepared, folder: RunFolder, resumed: RunFolder | None
         console=console,
         derived=prepared.derived or (lambda: _looked(prepared, console)),
     )
+
+
+def _interrupted(folder: RunFolder, console: Console) -> None:
+    """The verdict of a run that ended before it began; one that is resumed stands as it stood."""
+    from srl.observe.verdict import EXIT_CODES, Verdict
+
+    verdict = Verdict(kind="interrupted", headline="before anything began", run=str(folder.path))
+    if folder.read_status().get("state") in ("created", "running"):
+        folder.write_status({**folder.read_status(), "state": verdict.kind, "exit_code": EXIT_CODES[verdict.kind]})
+    console.finish(None, verdict.format())
 
 
 def _looks_late(prepared: Prepared) -> bool:

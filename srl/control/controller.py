@@ -108,13 +108,15 @@ class Controller:
                 self._ending = None  # no end is a good one without its record
             self._end(Ending("user error" if error.exit_code == 2 else "worker failure", error=error))
         finally:
-            crew.close()
-            restore()
-            self._give_up()
-            if self._refused is not None:
-                self.record.close()
-                raise self._refused
-            verdict = self.record.finish(self._failures.verdict(self._ending))
+            try:
+                crew.close()
+                self._give_up()
+                if self._refused is not None:
+                    self.record.close()
+                    raise self._refused
+                verdict = self.record.finish(self._failures.verdict(self._ending))
+            finally:
+                restore()
         return verdict
 
     def stop(self) -> None:
@@ -128,6 +130,8 @@ class Controller:
             self._spawn(member)
         if self._derived is None:
             self._look()
+        assert self._derived is not None
+        self.watch.headline = self._derived.env.headline
         for member in self._members.values():
             self._assign(member)
 

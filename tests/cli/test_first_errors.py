@@ -5,6 +5,7 @@ import re
 import pytest
 
 from srl.launch import main
+from srl.store.run_folder import RunFolder
 
 
 def refused(capsys, *words: str) -> str:
@@ -169,3 +170,14 @@ def test_worker_died(capsys, folder):
     assert re.search(r"^error\[R01\]: trainer/0 raised RuntimeError \d\d:\d\d:\d\d after start$", text, re.MULTILINE), text
     assert "  policy: trainer.on_failure=stop -> stopping; no checkpoint was written" in text
     assert "RuntimeError: the loss is not a number" in text
+
+
+def test_an_interrupt_before_anything_began_is_told_and_the_folder_says_so(capsys, folder, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("srl.cli.runs._controller", interrupt)
+    assert main(["my"]) == 130
+    (run,) = (folder / "runs").glob("*/*")
+    assert RunFolder(run).state == "interrupted" and RunFolder(run).read_status()["exit_code"] == 130
+    assert capsys.readouterr().out.splitlines()[-1] == "interrupted  before anything began"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -84,6 +85,19 @@ def test_the_verdict_says_why_a_process_was_not_restarted(tmp_path: Any) -> None
     work = graph(inside=True, on_failure="restart", count={"die": "exit"})
     _, verdict = run(with_node(work, "counter", on_failure="stop"), RunFolder.create(tmp_path, "rig", 1))
     assert "policy: counter.on_failure=stop -> stopping; " in verdict.format()
+
+
+def test_a_worker_that_leaves_the_program_is_blamed_inline(tmp_path: Any) -> None:
+    _, verdict = run(graph(mode="inline", count={"die": "leave"}), RunFolder.create(tmp_path, "rig", 1))
+    assert verdict.exit_code == 3 and verdict.first.worker == "counter/0"
+    assert (verdict.first.how, verdict.first.cause) == ("raised SystemExit", "SystemExit: 3")
+
+
+def test_an_interrupt_while_the_verdict_is_written_is_heard_and_changes_nothing(tmp_path: Any) -> None:
+    folder = RunFolder.create(tmp_path, "rig", 1)
+    folder.sweep = lambda: os.kill(os.getpid(), signal.SIGINT)
+    _, verdict = run(graph(mode="inline"), folder)
+    assert verdict.kind == folder.state == "done"
 
 
 class Heard(Console):
