@@ -100,7 +100,7 @@ class InlineCrew(Crew):
         assert driver is not None
         try:
             action()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # an env that calls sys.exit is to blame as one that raises
             driver.failed(error)
             self._exit(error.exit_code if isinstance(error, SrlError) else 3)
             driver.close()

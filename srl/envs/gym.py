@@ -123,7 +123,7 @@ class GymEnv(BatchEnv):
                     self._finish(env, info, out)
         except SrlError:
             raise
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             self._look_again(env, answer)
             problem.add_note(f"in {self._spot(env)}")
             raise

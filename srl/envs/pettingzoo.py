@@ -98,7 +98,7 @@ class PettingZooEnv(BatchEnv):
                     self._advance(env, chosen, out, look=full or env == looked)
             except SrlError:
                 raise
-            except Exception as problem:
+            except (Exception, SystemExit) as problem:
                 problem.add_note(f"in {self._spot(env)}")
                 raise
 

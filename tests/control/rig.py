@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ class CountArgs:
     until: int = 0
     """Ends after so many; 0: never."""
     die: str = ""
-    """`raise`, `exit`, `user`, `hang`, `start`: what happens at record `at` of the first incarnation (`always`: of any)."""
+    """`raise`, `leave`, `exit`, `user`, `hang`, `start`: at record `at` of the first incarnation (`always`: of any)."""
     at: int = 50
     always: bool = False
     only: int = -1
@@ -78,6 +79,8 @@ class Counter(Worker):
             return
         if args.die == "raise":
             raise ValueError("the counter lost count")
+        if args.die == "leave":
+            sys.exit(3)
         if args.die == "user":
             raise UserError("the counter cannot count", ("try", "another counter"))
         if args.die == "exit":

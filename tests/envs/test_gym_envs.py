@@ -303,12 +303,13 @@ def test_both_ends_of_an_episode_are_told() -> None:
     assert block.teams[TEAM].terminated[0, 0] and block.teams[TEAM].truncated[0, 0]
 
 
-def test_an_exception_says_which_copy_raised() -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
+def test_an_exception_says_which_copy_raised(kind: type[BaseException]) -> None:
     class Broken(Odd):
         def step(self, action: Any) -> Any:
-            raise RuntimeError("boom")
+            raise kind("boom")
 
-    with pytest.raises(RuntimeError, match="boom") as caught:
+    with pytest.raises(kind, match="boom") as caught:
         played(GymEnv(1, Seeds(0), id=Broken), np.zeros((1, 1), np.int64))
     assert "env 0, seed" in caught.value.__notes__[0]
 
