@@ -101,8 +101,8 @@ class EnvSpec:
     """Extra recorded leaves per agent (cost, expert action)."""
     stats: tuple[str, ...] = ()
     """Numbers of a finished episode: `episode/<name>` in every log."""
-    headline: str | None = None
-    """The one of `stats` that says most of a match between two teams: what `srl eval --cross-play` shows."""
+    headline: tuple[str, ...] = ()
+    """Those of `stats` that a person follows: the table shows them, and `srl eval --cross-play` the first of them."""
 
 
 @dataclass(slots=True)

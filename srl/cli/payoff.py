@@ -124,10 +124,10 @@ def play_all(
 ) -> Payoff:
     """Let all versions meet; every match has the same seeds. `versions`: of each side, at most (None: all there are).
 
-    `greedy`: None, as the run's own evaluator plays. `statistic`: None, the env's headline, else the return of the rows.
+    `greedy`: None, as the run's own evaluator plays. `statistic`: None, the env's first headline, else the return of the rows.
     """
     rows, columns = (side(run, team, versions) for team in _two_teams(run))
-    statistic = statistic or run.derived.env.headline or f"return/{rows.team}"
+    statistic = statistic or next(iter(run.derived.env.headline), f"return/{rows.team}")
     payoff = Payoff(run.folder, rows, columns, statistic, episodes, _greedy(run) if greedy is None else greedy)
     here, there = ([_policy(run, one, version) for version in one.versions] for one in (rows, columns))
     for number, ours in enumerate(here):

@@ -92,6 +92,8 @@ class Watch:
         self.means: dict[str, tuple[float, float]] = {}
         """Since the last `row`."""
         self.restarts: Counter[str] = Counter()
+        self.headline: tuple[str, ...] = ()
+        """Statistics of the env that the table shows."""
         self.resting = False
         """The run comes to its end: what limits it is judged no more."""
         self._cores = cores or len(os.sched_getaffinity(0))
@@ -100,6 +102,8 @@ class Watch:
         self._processes: dict[str, _Process] = {}
         self._returns: dict[str, deque[tuple[float, float]]] = {}
         self._lengths: deque[tuple[float, float]] = deque()
+        self._stats: dict[str, deque[tuple[float, float]]] = {}
+        self._crossed: dict[str, float] = {}
         self._rates: dict[str, Rate] = {}
         self._gone: dict[str, list[_Gone]] = {}
         self._staleness = Staleness()
@@ -226,6 +230,9 @@ class Watch:
         self.means = {}
         report = self.report()
         values |= {"rate/env": report.env_rate, "rate/train": report.train_rate}
+        for name in self._names():
+            if name.startswith("trained_rows/"):
+                values[f"rate/train/{_last(name)}"] = self._rate(name, self.total(name), time.monotonic())
         for row in report.workers:
             values |= {f"busy/{row.kind}": row.busy, f"cpu/{row.kind}": row.cpu, f"rss/{row.kind}": float(row.rss)}
         return values
@@ -248,6 +255,7 @@ class Watch:
             agent_rate=self._rate("agent", self.total("trained_rows"), now),
             train_rate=self._rate("trained", self.total("trained_steps"), now),
             returns={_team(name): mean for name, c in self._returns.items() if (mean := _mean(c)) is not None},
+            stats=self._shown(),
             episodes=int(self.total("episodes")),
             episode_length=_mean(self._lengths),
             cores=self._cores,
@@ -281,6 +289,14 @@ class Watch:
                 _push(self._returns.setdefault(key, deque()), value, number)
             elif key == "episode/length":
                 _push(self._lengths, value, number)
+            elif key.removeprefix("episode/") in self.headline:
+                _push(self._stats.setdefault(key.removeprefix("episode/"), deque()), value, number)
+            elif number and key.startswith("cross/") and key.endswith(f"/{next(iter(self.headline), '')}"):
+                self._crossed[key] = value / number
+
+    def _shown(self) -> dict[str, float]:
+        means = {name: mean for name in self.headline if (mean := _mean(self._stats.get(name, ()))) is not None}
+        return means | self._crossed
 
     def _names(self) -> list[str]:
         return sorted({key for seen in self._workers.values() for key in (*seen.report.reading.totals, *seen.lived.totals)})
@@ -359,8 +375,12 @@ def _brief(waits: str) -> str:
     """What for, without who: `samples:actor/1 waits for 1 grants of ...` is `grants`."""
     if waits.startswith("group "):
         return "answers"
-    found = re.match(r"\S+:\S+ waits for (?:[\d,]+ )?(\w+)", waits)
+    found = re.match(r"\S+:\S+ waits for (?:the |[\d,]+ )?(kept version|\w+)", waits)
     return found[1] if found else waits[:40]
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def _team(name: str) -> str:

@@ -52,7 +52,7 @@ def env_to_data(env: EnvSpec) -> dict[str, Any]:
         "state": None if env.state is None else to_data(env.state),
         "signals": {name: to_data(leaf) for name, leaf in env.signals.items()},
         "stats": list(env.stats),
-        "headline": env.headline,
+        "headline": list(env.headline),
     }
 
 
@@ -71,7 +71,7 @@ def env_from_data(data: Mapping[str, Any]) -> EnvSpec:
         state=None if data["state"] is None else from_data(data["state"]),
         signals={name: from_data(leaf) for name, leaf in data["signals"].items()},
         stats=tuple(data["stats"]),
-        headline=data["headline"],
+        headline=tuple(data["headline"]),
     )
 
 

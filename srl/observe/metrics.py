@@ -1,4 +1,4 @@
-"""Figures of a run: accumulators, rates over windows, and metrics.jsonl, the source of truth."""
+"""Figures of a run: rates over windows, and metrics.jsonl, the source of truth."""
 
 from __future__ import annotations
 
@@ -69,94 +69,6 @@ def last_leg(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return kept
 
 
-class Mean:
-    """Weighted mean, minimum and maximum of what was added since the last `pop`."""
-
-    __slots__ = ("max", "min", "total", "weight")
-
-    total: float
-    weight: float
-    min: float
-    max: float
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def add(self, value: float, weight: float = 1.0) -> None:
-        """Add a value that stands for `weight` items."""
-        if weight > 0:
-            self.total += value * weight
-            self.weight += weight
-            self.min = min(self.min, value)
-            self.max = max(self.max, value)
-
-    def merge(self, other: Mean) -> None:
-        """Add what another one has."""
-        self.total += other.total
-        self.weight += other.weight
-        self.min = min(self.min, other.min)
-        self.max = max(self.max, other.max)
-
-    @property
-    def value(self) -> float:
-        """NaN when nothing was added."""
-        return self.total / self.weight if self.weight else math.nan
-
-    def pop(self) -> float:
-        """The mean; starts again."""
-        value = self.value
-        self.clear()
-        return value
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.total = 0.0
-        self.weight = 0.0
-        self.min = math.inf
-        self.max = -math.inf
-
-
-class Episodes:
-    """Return, length and the env's own figures of the last `window` episodes, per team. The team of a single agent is ``""``."""
-
-    def __init__(self, window: int = 100) -> None:
-        self.window = window
-        self.count = 0
-        """Episodes since the start."""
-        self._lengths: deque[float] = deque(maxlen=window)
-        self._returns: dict[str, deque[float]] = {}
-        self._stats: dict[str, deque[float]] = {}
-
-    def add(self, returns: Mapping[str, float], length: float, stats: Mapping[str, float] | None = None) -> None:
-        """One episode that has ended."""
-        self.count += 1
-        self._lengths.append(length)
-        for team, value in returns.items():
-            self._window(self._returns, team).append(value)
-        for name, value in (stats or {}).items():
-            self._window(self._stats, name).append(value)
-
-    def returns(self) -> dict[str, float]:
-        """Mean return per team."""
-        return {team: _mean(values) for team, values in self._returns.items()}
-
-    @property
-    def full(self) -> bool:
-        """True once as many episodes as the window holds have ended: only then is a mean an answer."""
-        return len(self._lengths) == self.window
-
-    def flat(self) -> dict[str, float]:
-        """For metrics.jsonl: `episode/return` (or `episode/<team>/return`), `/length`, `/count` and `/stats/<name>`."""
-        if not self._lengths:
-            return {}
-        row = {f"episode/{team}/return" if team else "episode/return": value for team, value in self.returns().items()}
-        row |= {"episode/length": _mean(self._lengths), "episode/count": float(self.count)}
-        return row | {f"episode/stats/{name}": _mean(values) for name, values in self._stats.items()}
-
-    def _window(self, windows: dict[str, deque[float]], name: str) -> deque[float]:
-        return windows.setdefault(name, deque(maxlen=self.window))
-
-
 class Rate:
     """Items a second over the last `seconds`, from a counter that grows; a counter that falls (a restart) counts anew."""
 
@@ -183,7 +95,3 @@ class Rate:
             return 0.0
         (start, before), (end, after) = self._samples[0], self._samples[-1]
         return (after - before) / (end - start) if end > start else 0.0
-
-
-def _mean(values: deque[float]) -> float:
-    return sum(values) / len(values)

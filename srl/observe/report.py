@@ -71,6 +71,8 @@ class Report:
     """Rows trained a second, epochs not counted."""
     returns: Mapping[str, float] = field(default_factory=dict)
     """Mean return by team; the team of a single agent is ``""``."""
+    stats: Mapping[str, float] = field(default_factory=dict)
+    """Means of what the env's headline names, and of its first at the last evaluation against initial policies."""
     episodes: int = 0
     episode_length: float | None = None
     best: float | None = None

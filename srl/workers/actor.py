@@ -44,6 +44,7 @@ class ActorWorker(Worker):
         self._samples = {
             name: cast(SampleProducer, end) for name in policies if (end := _find(ends, "samples", name)) is not None
         }
+        heroes = [name for name in context.derived.players if name not in args.cast]
         self._barrier = 0
         self._draining = self._warned = False
         self.groups = [
@@ -56,6 +57,7 @@ class ActorWorker(Worker):
                 reading=self.reading,
                 place=context.name,
                 policies=infos,
+                title=f"vs_past/{'+'.join(heroes)}" if args.cast else "episode",
                 barrier=0 if context.inline else context.incarnation,  # inline, a resume goes on with the seeds there were
             )
             for number in range(args.groups)

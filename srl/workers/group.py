@@ -35,8 +35,11 @@ class Group:
         barrier: int = 0,
         place: str = "",
         policies: Mapping[str, PolicyInfo] | None = None,
+        title: str = "episode",
     ) -> None:
         self.spec = derived.env
+        self._title = title
+        """What the numbers of its episodes are called."""
         self.reading = reading
         self.row = 0
         self.tick = 0
@@ -157,14 +160,14 @@ class Group:
             lived, returns = recorder.rows_lived[over], recorder.returns[over]
             took_part = lived > 0  # an agent that was never there has no return
             for team, agents in recorder.slices.items():
-                name = f"episode/return/{team}" if several else "episode/return"
+                name = f"{self._title}/return/{team}" if several else f"{self._title}/return"
                 took = took_part[:, agents]
                 self.reading.add(name, float(returns[:, agents][took].sum()), float(np.count_nonzero(took)))
             if "length" not in self.spec.stats:
-                self.reading.add("episode/length", float(lived.max(1).sum()) / len(recorders), len(over) / len(recorders))
+                self.reading.add(f"{self._title}/length", float(lived.max(1).sum()) / len(recorders), len(over) / len(recorders))
             recorder.forget(over if counting is None else ended)
         for index, name in enumerate(self.spec.stats):
-            self.reading.add(f"episode/{name}", float(self._stats[over, index].sum()), len(over))
+            self.reading.add(f"{self._title}/{name}", float(self._stats[over, index].sum()), len(over))
         self.reading.count("episodes", len(over))
         return ended
 

@@ -56,6 +56,8 @@ class TrainerWorker(Worker):
         self._versions = np.zeros((args.staleness + 1) * args.slabs, np.int64)
         self._reused = np.zeros(len(self._versions), bool)
         self._checkpoints = Checkpoints(context, args.policy)
+        self._beside_others = sum(entry.algorithm is not None for entry in context.graph.policies.values()) > 1
+        """Other policies learn in this run: what this one says of itself is said under its name."""
         self._resting = False
         self._barrier_due = False
         saved = self._checkpoints.start()
@@ -173,7 +175,10 @@ class TrainerWorker(Worker):
         # and big teams keep the same clock
         lived = valid[:, :, 0] if valid.shape[2] == 1 else valid.any(axis=2)
         fresh = int(np.count_nonzero(lived.reshape(len(lived), self.args.slabs, -1)[:, ~self._reused[cells]]))
-        self.reading.count("trained_rows", float(np.count_nonzero(valid)))
+        rows_trained = float(np.count_nonzero(valid))
+        self.reading.count("trained_rows", rows_trained)
+        if self._beside_others:
+            self.reading.count(f"trained_rows/{self.args.policy}", rows_trained)
         self.updates += 1
         self.env_steps += fresh
         if self.updates % self.args.publish_every == 0 or self.args.staleness == 0:
@@ -209,7 +214,7 @@ class TrainerWorker(Worker):
 
     def metrics(self) -> Any:
         for name, value in self.learner.metrics().items():
-            self.reading.add(f"train/{name}", value)
+            self.reading.add(f"train/{self.args.policy}/{name}" if self._beside_others else f"train/{name}", value)
         return super().metrics()
 
     def _restore(self, groups: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any]) -> None:

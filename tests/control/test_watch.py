@@ -14,7 +14,7 @@ from srl.control.lifecycle import BoundEnd
 from srl.control.record import Record
 from srl.control.watch import Watch
 from srl.graph.spec import Component, PolicyEntry
-from srl.observe.console import Console
+from srl.observe.console import Console, line
 from srl.observe.verdict import Verdict
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
@@ -113,3 +113,13 @@ def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
     )
     assert [event["worker"] for event in folder.read_events() if event["event"] == "outside_bounds"] == ["counter/0"]
     record.close()
+
+
+def test_what_an_env_calls_its_headline_is_shown_with_the_last_games_against_initial_policies() -> None:
+    seen = watch()
+    seen.headline = ("seen", "locked")
+    means = {"episode/seen": [30, 120], "episode/locked": [1, 4], "episode/other": [9, 9], "cross/seeker/seen": [48, 96]}
+    seen.take("adder/0", entry("adder/0", "in", means=means | {"cross/seeker/locked": [1, 1]}))
+    seen.row()  # means start anew, what is shown stays
+    assert seen.report().stats == {"seen": 0.25, "locked": 0.25, "cross/seeker/seen": 0.5}
+    assert "seen 0.25, locked 0.25, cross/seeker/seen 0.50" in line(seen.report())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from srl.observe.metrics import Episodes, Mean, MetricsWriter, Rate, last_leg, last_wall, read_metrics
+from srl.observe.metrics import MetricsWriter, Rate, last_leg, last_wall, read_metrics
 
 
 def test_a_line_has_time_steps_update_and_flat_names(tmp_path: Path) -> None:
@@ -55,38 +55,6 @@ def test_a_torn_last_line_is_skipped_and_the_next_run_begins_a_new_one(tmp_path:
 def test_the_curve_after_a_resume_replaces_what_it_went_back_over() -> None:
     rows = [{"env_steps": step, "leg": leg} for leg, steps in ((1, (10, 20, 30)), (2, (20, 40))) for step in steps]
     assert [(row["env_steps"], row["leg"]) for row in last_leg(rows)] == [(10, 1), (20, 2), (40, 2)]
-
-
-def test_mean_is_weighted_and_starts_again_after_pop() -> None:
-    mean, other = Mean(), Mean()
-    mean.add(1.0, weight=3)
-    mean.add(100.0, weight=0)
-    other.add(5.0)
-    mean.merge(other)
-    assert (mean.value, mean.min, mean.max) == (2.0, 1.0, 5.0)
-    assert mean.pop() == 2.0
-    assert math.isnan(mean.value)
-
-
-def test_episodes_are_averaged_over_the_window_per_team() -> None:
-    episodes = Episodes(window=2)
-    for number in range(4):
-        assert episodes.full == (number >= 2)
-        episodes.add({"hiders": number, "seekers": -number}, 10 * number, {"boxes": 1.0})
-    assert episodes.flat() == {
-        "episode/hiders/return": 2.5,
-        "episode/seekers/return": -2.5,
-        "episode/length": 25.0,
-        "episode/count": 4.0,
-        "episode/stats/boxes": 1.0,
-    }
-
-
-def test_a_single_agent_needs_no_team_name() -> None:
-    episodes = Episodes()
-    assert episodes.flat() == {}
-    episodes.add({"": 7.0}, 3)
-    assert episodes.flat() == {"episode/return": 7.0, "episode/length": 3.0, "episode/count": 1.0}
 
 
 def test_rate_is_over_the_window_and_survives_a_restart_of_the_counter() -> None:

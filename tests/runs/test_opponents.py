@@ -140,6 +140,19 @@ def test_results_of_several_actors_reach_a_past_policy_in_another_process(via: A
     assert won and won[0] < 0.5, "an odd of less than ten updates wins"
 
 
+def test_each_policy_has_its_own_figures_and_games_against_the_past_are_told_apart(tmp_path: Path) -> None:
+    opponents = {"groups": 1, "keep_every": 4, "hold": 1}
+    run = srl.launch(**GAME, opponents=opponents, stop={"updates": 12}, runs=tmp_path, quiet=True)
+    rows = run.metrics()
+    seen = set().union(*rows)
+    assert {"episode/return/red", "vs_past/red/return/red", "vs_past/blue/return/blue"} <= seen
+    assert {"rate/train/red", "rate/train/blue"} <= seen
+    assert {f"train/{name}/entropy" for name in ("red", "blue")} <= seen
+    assert all(name.split("/")[1] in ("red", "blue") for name in seen if name.startswith("train/"))
+    last = rows[-1]
+    assert last["total/trained_rows/red"] + last["total/trained_rows/blue"] == last["total/trained_rows"]
+
+
 def test_a_wrong_way_to_choose_is_an_error_of_the_file() -> None:
     with pytest.raises(WrongType, match="win_rate"):
         srl.build(**GAME, opponents={"choose": "winrate"})

@@ -241,7 +241,7 @@ def env_spec(config: Config) -> EnvSpec:
             if size
         },
         stats=stats.names(GAMES[config.rules.task]),
-        headline="seen" if config.seekers else None,
+        headline=stats.headline(config),
     )
 
 
