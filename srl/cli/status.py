@@ -35,8 +35,7 @@ def status(argv: list[str]) -> int:
         return 0
     if not root.is_dir():
         raise UserError(f"{root} does not exist", ("try", "python -m srl.launch experiment=cartpole, which makes a run"))
-    found = [RunFolder(file.parent) for depth in ("*", "*/*", "*/*/*") for file in root.glob(f"{depth}/status.json")]
-    found.sort(key=lambda run: float(run.read_status().get("updated", 0.0)), reverse=True)
+    found = sorted(RunFolder.below(root), key=lambda run: float(run.read_status().get("updated", 0.0)), reverse=True)
     for run in found if given.all else found[:10]:
         facts = run.read_status()
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(facts.get("updated", 0.0))))

@@ -82,11 +82,21 @@ class RunFolder:
         given = Path(path)
         if (given / "status.json").is_file():
             return cls(given)
-        runs = [cls(file.parent) for pattern in ("*/status.json", "*/*/status.json") for file in given.glob(pattern)]
-        if not runs:
+        if not (runs := cls.below(given)):
             what = "holds no run (no status.json in it or below)" if given.is_dir() else "does not exist"
             raise UserError(f"{given} {what}", ("expected", "a run folder such as runs/cartpole/20250131-120000_s1_a1b2c3"))
         return max(runs, key=lambda run: (run.read_status().get("created", 0.0), run.path.name))
+
+    @classmethod
+    def below(cls, root: Path) -> list[RunFolder]:
+        """Every run in a folder, however deep: those of an experiment, of a sweep, of all."""
+        found = []
+        for place, folders, files in os.walk(root):
+            if "status.json" in files:
+                found.append(cls(Path(place)))
+                folders.clear()  # a run holds no other
+            folders[:] = [name for name in folders if not name.startswith(".")]
+        return found
 
     def hold(self) -> None:
         """Keep other writers out until `close`, or the end of this process however it ends. E16 if another one holds it."""

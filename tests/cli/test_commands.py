@@ -155,6 +155,8 @@ def test_a_sweep_runs_every_value_into_one_folder(tmp_path, capsys):
     rows = capsys.readouterr().out.splitlines()[-2:]
     assert [row.split()[:2] for row in rows] == [["seed=1", "ok"], ["seed=2", "ok"]]
     assert len(list(tmp_path.glob("cartpole_sweep/*/*/cartpole/*/metrics.jsonl"))) == 2
+    assert verbs(["status", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("cartpole_sweep") == 2
 
 
 def test_commas_inside_brackets_do_not_split_a_sweep():

@@ -38,6 +38,20 @@ def test_open_takes_a_run_or_the_newest_below(tmp_path: Path) -> None:
     assert RunFolder.open(tmp_path / "b").path == older.path
 
 
+def test_the_runs_of_a_sweep_are_found_from_every_folder_above(tmp_path: Path) -> None:
+    sweep = tmp_path / "runs" / "cartpole_sweep" / "20250131-120000"
+    runs = {RunFolder.create(sweep / label, "cartpole", 1).path for label in ("seed=1", "seed=2")}
+    alone = RunFolder.create(tmp_path / "runs", "cartpole", 3)
+    (alone.path / "logs" / "status.json").write_text("{}")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "status.json").write_text("{}")
+    for above in (sweep, sweep.parent):
+        assert {run.path for run in RunFolder.below(above)} == runs
+        assert RunFolder.open(above).path in runs
+    assert {run.path for run in RunFolder.below(tmp_path)} == {*runs, alone.path}
+    assert RunFolder.open(tmp_path).path == alone.path
+
+
 @pytest.mark.parametrize(("name", "text"), [("nothing", "does not exist"), ("", "holds no run")])
 def test_open_says_what_it_expected(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(UserError, match=f"{text}.*\n.*expected: a run folder such as"):
