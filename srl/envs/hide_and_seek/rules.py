@@ -37,17 +37,18 @@ def reach(
     half: Array,  # [N, O, 3]
 ) -> Array:  # [N, A, O]
     """Distance from each point to each box, which is turned about z."""
-    cos, sin = np.cos(poses[:, :, 3])[:, None], np.sin(poses[:, :, 3])[:, None]
-    away = points[:, :, None, :3] - poses[:, None, :, :3]
-    local = np.empty_like(away)
-    x, y = away[..., 0], away[..., 1]
-    local[..., 0] = cos * x + sin * y
-    local[..., 1] = cos * y - sin * x
-    local[..., 2] = away[..., 2]
-    over = np.abs(local, out=local)
-    over -= half[:, None]
+    yaw = poses[:, None, :, 3]
+    cos, sin = np.cos(yaw), np.sin(yaw)
+    x, y, z = (points[:, :, None, axis] - poses[:, None, :, axis] for axis in range(3))
+    over = np.empty((3, *x.shape))  # axes first: numpy is fast over the last ones
+    over[0] = cos * x + sin * y
+    over[1] = cos * y - sin * x
+    over[2] = z
+    np.abs(over, out=over)
+    over -= half.transpose(2, 0, 1)[:, :, None]
     np.maximum(over, 0.0, out=over)
-    return np.asarray(np.sqrt(np.einsum("...i,...i", over, over)))
+    over *= over
+    return np.asarray(np.sqrt(over[0] + over[1] + over[2]))
 
 
 def grab_targets(
@@ -140,14 +141,19 @@ class Game(ABC):
 class Hiding(Game):
     """Hiders want that no seeker sees any of them; seekers the opposite."""
 
+    def __init__(self, config: Config, scene: Scene, poses: Poses) -> None:
+        super().__init__(config, scene, poses)
+        self._sides = np.where(np.arange(config.agents) < config.hiders, 1.0, -1.0)
+        self._never = np.zeros(len(scene.tick), bool)
+
     def score(self, live: Array) -> tuple[Array, Array]:
         config, scene = self.config, self.scene
         hidden = np.where(scene.seen, -1.0, 1.0)
-        reward = hidden[:, None] * np.where(np.arange(config.agents) < config.hiders, 1.0, -1.0)
+        reward = hidden[:, None] * self._sides
         if config.rules.rectangle is not None:
             self._fine(reward)
         reward[scene.tick <= config.timing.prep_steps] = 0.0
-        return reward, np.zeros(len(reward), bool)
+        return reward, self._never
 
     def _fine(self, reward: Array) -> None:
         """Those outside pay instead; in the quadrant game everybody does while an object is outside."""

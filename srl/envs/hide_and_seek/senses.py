@@ -81,7 +81,7 @@ class Senses:
         if pairs:
             # two agents are in each other's way equally: one ray serves both
             np.logical_and(free[:, self._pair], inside[:, :, :agents], out=scene.sees_agent)
-            np.any(scene.sees_agent[:, config.hiders :, : config.hiders], axis=(1, 2), out=scene.seen)
+            np.logical_or.reduce(scene.sees_agent[:, config.hiders :, : config.hiders], axis=(1, 2), out=scene.seen)
         np.logical_and(free[:, pairs:].reshape(scene.sees_object.shape), inside[:, :, agents:], out=scene.sees_object)
 
     def _aim(self) -> None:
@@ -95,6 +95,6 @@ class Senses:
             ramps[:, :, 0] -= RAMP_AIM[0] * np.sin(yaw)
             ramps[:, :, 1] += RAMP_AIM[0] * np.cos(yaw)
             ramps[:, :, 2] += RAMP_AIM[1]
-        np.take(targets, self._source, axis=1, out=self._origins, mode="clip")
-        np.take(targets, self._goal, axis=1, out=self._aims, mode="clip")
+        targets.take(self._source, axis=1, out=self._origins, mode="clip")
+        targets.take(self._goal, axis=1, out=self._aims, mode="clip")
         np.subtract(self._aims, self._origins[:, self._rays :], out=self._directions[:, self._rays :])

@@ -67,7 +67,8 @@ class Tracker:
     def __init__(self, config: Config, scene: Scene, poses: Poses, game: Game) -> None:
         self._config, self._scene, self._poses, self._game = config, scene, poses, game
         count = len(scene.tick)
-        self._sums = np.zeros((count, len(_SUMS)))
+        self._sums, self._add = np.zeros((2, count, len(_SUMS)))
+        self._both = np.zeros((count, config.agents, 2))
         self._marks = np.zeros((count, len(_MARKS)))
         self._object_mark = np.zeros((count, config.boxes + config.ramps, 3))
         self._member = np.zeros((count, 2, config.agents))
@@ -97,8 +98,10 @@ class Tracker:
         """After a step. `live` `[N]`: worlds that made one."""
         config, scene = self._config, self._scene
         main = live & (scene.tick > config.timing.prep_steps)
-        add = np.zeros_like(self._sums)
-        both = np.stack([reward, scene.grabbed >= 0], 2)
+        add, both = self._add, self._both
+        add.fill(0.0)
+        both[:, :, 0] = reward
+        np.greater_equal(scene.grabbed, 0, out=both[:, :, 1])
         means = np.matmul(self._member, both)
         add[:, 0:2], add[:, 4:6] = means[:, :, 0], means[:, :, 1]
         if config.seekers:
