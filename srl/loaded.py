@@ -53,8 +53,7 @@ class LoadedRun:
         info = self.derived.policies[name]
         acting = ready_policy(self.graph, info)
         path = None
-        entry = self.graph.policies[name]
-        if info.params != {} and (entry.algorithm is not None or entry.source is not None):
+        if self._learned(name):
             path = self.checkpoint(which, name)
             saved = checkpoint.read(path)
             acting.load(saved.tree("policy"), saved.step)
@@ -75,6 +74,10 @@ class LoadedRun:
         if path is None:
             raise self._no_checkpoint(str(which), place)
         return path
+
+    def sources(self, which: str | Path = "best") -> dict[str, Path]:
+        """The checkpoints that a word means, by policy: of all that play and have learned."""
+        return {name: self.checkpoint(which, name) for name in self.derived.players if self._learned(name)}
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""
@@ -125,6 +128,10 @@ class LoadedRun:
         archived = [one.name for one in checkpoint.checkpoints(place / "archive")]
         known = ["best", *(["latest"] if whole else []), *whole, *(name for name in archived if name not in whole)]
         return UserError(f"{self.folder} has no checkpoint '{which}'", ("known", ", ".join(known)))
+
+    def _learned(self, name: str) -> bool:
+        entry = self.graph.policies[name]
+        return self.derived.policies[name].params != {} and (entry.algorithm is not None or entry.source is not None)
 
     def _only(self) -> str:
         learning = [name for name, entry in self.graph.policies.items() if entry.algorithm is not None]

@@ -20,8 +20,8 @@ def evaluate(argv: list[str]) -> int:
     parser = Parser(prog="srl eval", description="play episodes with a run's policy and print what came out")
     parser.add_argument("run", help="a run folder, or one above it: its newest run")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
-    parser.add_argument("--episodes", type=int, help="how many, of each match (default: 20; cross play: 32)")
-    parser.add_argument("--envs", type=int, default=None, help="envs side by side")
+    parser.add_argument("--episodes", type=_number, help="how many, of each match (default: 20; cross play: 32)")
+    parser.add_argument("--envs", type=_number, default=None, help="envs side by side")
     parser.add_argument(
         "--sampled", action="store_true", help="drawn actions, as in training (a matrix without it: as the run was evaluated)"
     )
@@ -43,6 +43,7 @@ def evaluate(argv: list[str]) -> int:
         return _matrix(run, given)
     given.episodes = given.episodes or 20
     other: LoadedRun | None = load_run(given.cross_play) if given.cross_play else None
+    _say_checkpoints(run, given.checkpoint)
     if other is None:
         result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=not given.sampled)
         print("\n".join(_rows(result)))
@@ -54,6 +55,7 @@ def evaluate(argv: list[str]) -> int:
             (str(run.folder), ", ".join(names)),
             (str(other.folder), ", ".join(other.derived.players)),
         )
+    _say_checkpoints(other, given.checkpoint)
     for name in names:
         against = {key: other.policy(given.checkpoint, name=key) for key in names if key != name}
         result = run.evaluate(
@@ -70,7 +72,7 @@ def play(argv: list[str]) -> int:
     parser.add_argument("run", help="a run folder, or one above it: its newest run")
     parser.add_argument("--record", metavar="FILE", type=Path, help=".mp4, .gif or .png (default: videos/ of the run)")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
-    parser.add_argument("--episodes", type=int, default=1)
+    parser.add_argument("--episodes", type=_number, default=1)
     parser.add_argument("--fps", type=float, default=30.0)
     parser.add_argument("--sampled", action="store_true", help="drawn actions, as in training")
     given = parser.parse_args(argv)
@@ -79,6 +81,7 @@ def play(argv: list[str]) -> int:
     from srl.observe.video import record, write_video
 
     run = load_run(given.run)
+    _say_checkpoints(run, given.checkpoint)
     frames = run.play(given.checkpoint, episodes=given.episodes, greedy=not given.sampled)
     if given.record is not None:
         path = write_video(given.record, frames, given.fps)
@@ -102,6 +105,20 @@ def _matrix(run: LoadedRun, given: argparse.Namespace) -> int:
     )
     print(payoff.write())
     return 0
+
+
+def _say_checkpoints(run: LoadedRun, which: str) -> None:
+    """`checkpoint runs/cartpole/20250131-120000_s1_a1b2c3/checkpoints/best/step_000074350 (env step 74,350)`"""
+    from srl.store.checkpoint import read
+
+    for path in dict.fromkeys(run.sources(which).values()):
+        print(f"checkpoint {path} (env step {read(path).step:,})", flush=True)
+
+
+def _number(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
 
 
 def _versions(text: str) -> int | None:

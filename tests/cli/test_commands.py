@@ -49,10 +49,21 @@ def test_the_run_folder_repeats_the_run(run, capsys):
 
 def test_eval_and_play_work_from_the_folder_alone(run, tmp_path, capsys):
     assert verbs(["eval", str(run), "--episodes", "2"]) == 0
-    assert capsys.readouterr().out.startswith("return")
+    said = capsys.readouterr().out.splitlines()
+    path = srl.load_run(run).checkpoint("best")
+    assert said[0] == f"checkpoint {path} (env step {int(path.name.removeprefix('step_')):,})"
+    assert said[1].startswith("return")
     video = tmp_path / "episode.gif"
     assert verbs(["play", str(run), "--record", str(video)]) == 0
+    assert capsys.readouterr().out.splitlines() == [said[0], str(video)]
     assert video.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "few"])
+@pytest.mark.parametrize("words", [["eval", "--episodes"], ["eval", "--envs"], ["play", "--episodes"]])
+def test_no_episodes_and_no_envs_are_refused(run, words, number, capsys):
+    assert verbs([words[0], str(run), f"{words[1]}={number}"]) == 2
+    assert f"'{number}' is no number from 1 on" in capsys.readouterr().err
 
 
 def test_a_loaded_policy_predicts_for_one_and_for_many(run):
