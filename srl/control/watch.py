@@ -234,7 +234,9 @@ class Watch:
             if name.startswith("trained_rows/"):
                 values[f"rate/train/{_last(name)}"] = self._rate(name, self.total(name), time.monotonic())
         for row in report.workers:
-            values |= {f"busy/{row.kind}": row.busy, f"cpu/{row.kind}": row.cpu, f"rss/{row.kind}": float(row.rss)}
+            values[f"busy/{row.kind}"] = row.busy
+            if row.rss:  # it has a process, which lives
+                values |= {f"cpu/{row.kind}": row.cpu, f"rss/{row.kind}": float(row.rss)}
         return values
 
     def report(self) -> Report:

@@ -69,6 +69,14 @@ def test_the_last_line_names_the_return_of_every_team(names: list[str], text: st
     assert seen.episode_return is not None and math.isclose(seen.episode_return, 7.0)
 
 
+def test_a_process_that_is_gone_uses_nothing_which_is_not_zero() -> None:
+    seen = watch()
+    seen.take("adder/0", entry("adder/0", "in"))
+    assert {"cpu/adder", "rss/adder", "busy/adder"} <= seen.row().keys()
+    seen.forget("adder/0", ["adder/0"], [], {})
+    assert not {"cpu/adder", "rss/adder"} & seen.row().keys()
+
+
 def test_advice_stays_as_it_was_when_the_run_comes_to_rest() -> None:
     seen = watch()
     for at in (1.0, 2.0):
