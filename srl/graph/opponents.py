@@ -18,6 +18,12 @@ def with_opponents(graph: Graph, experiment: Experiment, sizes: Sizes, *, home: 
     """The graph with `<policy>.past` for every learning policy and the nodes where they play; inside `home`, if all is."""
     wanted = experiment.opponents
     assert wanted is not None
+    if len(sizes.learning) < 2 and len(sizes.entries) > 1:
+        raise WiringError(
+            "`opponents` needs two policies that learn, so that each meets what the other was",
+            ("found", f"only {', '.join(sizes.learning) or 'none'} learns of {', '.join(sizes.entries)}"),
+            ("try", "opponents=null: the policy that learns plays against those that do not"),
+        )
     if len(sizes.learning) < 2:
         raise WiringError(
             "`opponents` needs a policy for each team",

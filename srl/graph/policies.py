@@ -12,7 +12,7 @@ import numpy as np
 from srl.api.env import EnvSpec, mask_leaves
 from srl.api.policy import Act, Ask, Policy, PolicySpec
 from srl.core.errors import AgentWithoutPolicy, NotImportable, UnknownName, UserError, WiringError
-from srl.core.load import load
+from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Rng, Seeds
 from srl.core.spec import differences, lead, spec_of, zeros
@@ -65,7 +65,23 @@ def teams_of(graph: Graph, env: EnvSpec) -> dict[str, tuple[str, ...]]:
             ("policies", ", ".join(graph.policies)),
             ("try", f"policies: {{{unknown[0]}: {{policy: ..., algorithm: ...}}}}"),
         )
+    _refuse_idle_patterns(graph, env)
     return {name: tuple(teams) for name, teams in owners.items()}
+
+
+def _refuse_idle_patterns(graph: Graph, env: EnvSpec) -> None:
+    """A pattern that gives nobody to its policy is misspelt, or stands after one that takes all of its agents."""
+    agents = [agent for team in env.teams.values() for agent in team.agents]
+    used = {next(pattern for pattern in graph.agents if fnmatchcase(agent, pattern)) for agent in agents}
+    if idle := [pattern for pattern in graph.agents if pattern not in used]:
+        taken = [agent for agent in agents if fnmatchcase(agent, idle[0])]
+        near = None if taken else nearest(idle[0], [*agents, *sorted({_glob(agent) for agent in agents})])
+        raise WiringError(
+            f"no agent comes to the pattern '{idle[0]}'",
+            ("found", f"earlier patterns take {', '.join(taken)}" if taken else f"the agents of the env: {', '.join(agents)}"),
+            *([("did you mean", near)] if near else []),
+            ("try", "leave it out: the first pattern that fits an agent counts" if taken else "leave it out, or correct it"),
+        )
 
 
 def policy_spec(env: EnvSpec, teams: tuple[str, ...]) -> PolicySpec:
