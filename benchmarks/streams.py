@@ -27,7 +27,7 @@ PARAMS = {"6 k": 6_000, "1 M": 1_000_000}
 VIAS = {
     "inproc": ("inproc", Place()),
     "shm": ("shm", Place()),
-    "zmq ipc": ("zmq", Place(bind="ipc://@")),
+    "ipc": ("ipc", Place()),
     "zmq tcp": ("zmq", Place()),
 }
 

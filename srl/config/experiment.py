@@ -111,7 +111,7 @@ class Opponents:
 class StreamSettings:
     """Of one stream (`samples.main`), of all of a kind (`sample`, `infer`, `param`), or of `all`."""
 
-    via: str | None = option(None, "transport: auto (by placement), inproc, shm, zmq, or a registered one")
+    via: str | None = option(None, "transport: auto (by placement), inproc, shm, zmq, ipc, or a registered one")
     compress: Literal[None, "lz4"] = option(None, "for zmq between hosts: pictures shrink 10 times and more")
     route: Literal[None, "fair", "pair", "broadcast", "nobody", "null"] = option(None, "sample streams: who gets which slab")
 

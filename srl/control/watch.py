@@ -359,7 +359,7 @@ class Watch:
         ledger = Ledger(name, slots=sum(slots for _, slots in ends.values()), copies=copies)
         for gone in self._gone.get(name, []):
             ledger.add(gone.side, _plain(gone.counts))
-            if gone.unheard or (gone.uncounted and stream.via == "zmq"):  # over zmq nobody else holds its words
+            if gone.unheard or (gone.uncounted and stream.via in ("zmq", "ipc")):  # over zmq nobody else holds its words
                 ledger.lose(gone.side, gone.name)
                 ledger.slots += gone.slots
         for worker, seen in self._workers.items():

@@ -31,6 +31,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "inproc": "srl.streams.inproc:InprocTransport",
         "shm": "srl.streams.shm:ShmTransport",
         "zmq": "srl.streams.zmq:ZmqTransport",
+        "ipc": "srl.streams.zmq:IpcTransport",
     },
     "transform": {},
 }

@@ -52,7 +52,7 @@ class Place:
     """Where the ends of this process live."""
 
     bind: str = "tcp://127.0.0.1"
-    """zmq: where sockets bind, without the port; `ipc://` and a folder for local sockets."""
+    """zmq: where sockets bind, without the port."""
     host: str = ""
     """zmq: what peers call this host; empty: the address of `bind`."""
     curve: tuple[bytes, bytes] | None = None

@@ -144,10 +144,8 @@ class ZmqTransport(Transport):
         return router
 
     def _bound(self, socket: Any) -> str:
-        if self._bind.startswith("ipc://@"):  # an abstract name: no file stays behind
-            socket.bind(f"ipc://@srl-{self.end.source:x}")
-        elif self._bind.startswith("ipc://"):
-            socket.bind(f"{self._bind}/{self.end.source:x}")
+        if self._bind.startswith("ipc://"):  # an abstract name: no file stays behind
+            socket.bind(f"{self._bind}srl-{self.end.source:x}")
         else:
             socket.bind(f"{self._bind}:0")
         endpoint: str = socket.get(zmq.LAST_ENDPOINT).decode().rstrip("\0")
@@ -173,6 +171,14 @@ class ZmqTransport(Transport):
         if self._curve:
             socket.curve_publickey, socket.curve_secretkey = self._curve
         return socket
+
+
+class IpcTransport(ZmqTransport):
+    """The same over local sockets, whose names leave no files behind: for ends of one host."""
+
+    @classmethod
+    def beside(cls, bell: ProcessBell, place: Place) -> Self:
+        return cls(bell, "ipc://@", "", place.curve)
 
 
 class _Socket:

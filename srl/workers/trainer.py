@@ -23,8 +23,6 @@ class TrainerArgs:
     policy: str = "main"
     slabs: int = option(1, "slabs in a batch", low=1)
     staleness: int = option(0, "updates that a batch's first rows may lie behind; 0 is strictly on-policy", low=0)
-    device: str = "cpu"
-    threads: int = option(1, "torch threads", low=1)
     publish_every: int = option(1, "updates between two publications", low=1)
     keep_every: int = option(0, "updates between versions remembered as past opponents; 0: none", low=0)
 

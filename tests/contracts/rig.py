@@ -48,7 +48,7 @@ class Rig:
             "infer": {"record": QUESTION, "answer": ANSWER},
             "param": {"record": PARAMS},
         }
-        name = {"shm": "shm", "files": "shm", "inproc": "inproc"}.get(self.via, "zmq")
+        name = {"shm": "shm", "files": "shm", "inproc": "inproc", "ipc": "ipc"}.get(self.via, "zmq")
         return StreamSpec(**{"name": kind, "kind": kind, "via": name, **records[kind], **more})
 
     def open(self, spec: StreamSpec, side: Side, worker: str, **sizes: int) -> Any:
@@ -66,8 +66,6 @@ class Rig:
     def place(self) -> Place:
         if self.via == "files":
             return Place(files=self.folder)
-        if self.via == "ipc":
-            return Place(bind="ipc://@")
         if self.via == "curve":
             return Place(curve=new_curve_keys())
         return Place()

@@ -14,6 +14,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "impala, strictly on-policy": {"layout": "impala", "staleness": {"max": 0}},
     "decoupled over shm": {"layout": "decoupled", "staleness": {"max": 2}},
     "decoupled over zmq": {"layout": "decoupled", "streams": {"all": {"via": "zmq"}}},
+    "decoupled over local sockets": {"layout": "decoupled", "streams": {"all": {"via": "ipc"}}},
     "seed": {"layout": "seed"},
 }
 
