@@ -80,9 +80,11 @@ def starting_weights(graph: Graph, policy: str, *, own: Iterable[Path | None] = 
     return read_weights(load, policy)
 
 
-def ready_policy(graph: Graph, info: PolicyInfo) -> Policy:
-    """A policy that acts; one that is not trained has its weights already."""
+def ready_policy(graph: Graph, info: PolicyInfo, device: str = "cpu") -> Policy:
+    """A policy that acts; one that is not trained has its weights already. What has no torch stays on the CPU."""
     policy = acting_policy(info)
+    if device != "cpu" and hasattr(policy, "to"):
+        policy.to(device)
     entry = graph.policies[info.name]
     if entry.algorithm is None and entry.load is not None and entry.source is None:
         policy.load(read_weights(entry.load, info.name), 0)

@@ -53,7 +53,7 @@ class PolicyWorker(Worker):
         self._asks = cast(InferServer, ends["asks"])
         self._params = cast("ParamSubscriber | None", ends.get("params"))
         self._info = context.derived.policies[args.policy]
-        self.policy = ready_policy(context.graph, self._info)
+        self.policy = ready_policy(context.graph, self._info, context.node.device)
         self.version = -1 if self._params is not None else 0
         self._selector = ""
         self._left = self._chosen = self._results = 0

@@ -11,6 +11,8 @@ import pytest
 import srl
 from srl.core.errors import DoesNotFit, UserError
 from srl.graph.policies import zero_ask
+from srl.graph.prepare import prepare
+from srl.graph.weights import ready_policy
 from srl.store import checkpoint
 
 SMALL: dict[str, Any] = {
@@ -114,3 +116,11 @@ def test_a_run_without_that_policy_is_refused(game: Path, tmp_path: Path) -> Non
         srl.build(**SMALL, load=str(game))
     with pytest.raises(UserError, match="does not exist"):
         srl.build(**SMALL, load=str(tmp_path / "gone"))
+
+
+def test_a_policy_worker_computes_where_its_node_says() -> None:
+    prepared = prepare("cartpole_memory", ["layout=seed", "evaluation=null"])
+    [info] = prepared.derived.policies.values()
+    policy: Any = ready_policy(prepared.graph, info, "meta")
+    assert {tensor.device.type for tensor in policy.parameters()} == {"meta"} == {policy.device.type}
+    assert ready_policy(prepared.graph, info).device.type == "cpu"  # type: ignore[attr-defined]
