@@ -169,6 +169,17 @@ def write_down(prepared: Prepared, overrides: Sequence[str], resumed: RunFolder 
     from srl.store.run_folder import RunFolder
 
     folder = resumed or RunFolder.create(runs, prepared.graph.name, prepared.graph.seed)
+    try:
+        _write_down(folder, prepared, overrides, resumed)
+    except BaseException:  # Ctrl-C, a full disk: there is no run
+        folder.close()
+        if resumed is None:
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    return folder
+
+
+def _write_down(folder: RunFolder, prepared: Prepared, overrides: Sequence[str], resumed: RunFolder | None) -> None:
     folder.hold()
     folder.write_text("config.yaml", prepared.config_text())
     folder.write_text("graph.yaml", prepared.graph_text())
@@ -179,7 +190,6 @@ def write_down(prepared: Prepared, overrides: Sequence[str], resumed: RunFolder 
     folder.write_seeds({"root": prepared.graph.seed})
     for change in prepared.changes:
         folder.append_event("changed", what=change)
-    return folder
 
 
 def _controller(prepared: Prepared, folder: RunFolder, resumed: RunFolder | None, console: Console) -> Controller:

@@ -69,11 +69,15 @@ class RunFolder:
                 ("expected", "a folder that you may write to, or that can be made"),
                 ("try", "--runs DIR"),
             ) from error
-        for name in ("logs", "tb", "videos", "checkpoints"):
-            (path / name).mkdir()
         run = cls(path)
-        run.write_status({"state": "created", "experiment": experiment, "seed": seed})
-        run.write_env()
+        try:
+            for name in ("logs", "tb", "videos", "checkpoints"):
+                (path / name).mkdir()
+            run.write_status({"state": "created", "experiment": experiment, "seed": seed})
+            run.write_env()
+        except BaseException:  # Ctrl-C, a full disk: there is no run
+            shutil.rmtree(path, ignore_errors=True)
+            raise
         return run
 
     @classmethod

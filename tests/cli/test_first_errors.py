@@ -181,3 +181,13 @@ def test_an_interrupt_before_anything_began_is_told_and_the_folder_says_so(capsy
     (run,) = (folder / "runs").glob("*/*")
     assert RunFolder(run).state == "interrupted" and RunFolder(run).read_status()["exit_code"] == 130
     assert capsys.readouterr().out.splitlines()[-1] == "interrupted  before anything began"
+
+
+@pytest.mark.parametrize("writing", ["write_env", "write_text"])
+def test_an_interrupt_while_the_folder_is_made_leaves_none(writing, folder, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunFolder, writing, interrupt)
+    assert main(["my"]) == 130
+    assert list((folder / "runs").glob("*/*")) == []
