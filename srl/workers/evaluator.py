@@ -16,6 +16,7 @@ from srl.core.tree import Array, Tree, map_tree
 from srl.graph.weights import ready_policy
 from srl.observe.video import record
 from srl.store import checkpoint
+from srl.store.run_folder import RunFolder
 from srl.streams.base import End, ParamSubscriber
 from srl.workers.base import Context, Port, Worker
 from srl.workers.checkpoints import checkpoint_folder, initial_folder
@@ -71,6 +72,8 @@ class EvaluatorWorker(Worker):
         self._knows_initial = False
         self._next = self._env_steps = self._evaluations = 0
         self._matches: list[_Match] = []
+        self._results: dict[str, float] = {}
+        """Of the matches of this evaluation that have been played."""
         self._scored = ""
         """The match by which the best is known."""
         self._film: list[Array] | None = None
@@ -95,6 +98,8 @@ class EvaluatorWorker(Worker):
             self._matches.pop(0)
             if self._matches:
                 self._rollout.restart(self._matches[0].stand_ins)
+            elif self.context.folder is not None:
+                RunFolder(self.context.folder).append_eval({"env_steps": self._env_steps, **self._results})
         return self.args.envs
 
     def waits(self) -> str:
@@ -151,6 +156,7 @@ class EvaluatorWorker(Worker):
         self._env_steps = steps
         self._next = steps - steps % self.args.every + self.args.every
         self._matches = self._plan()
+        self._results.clear()
         self._scored = self._matches[0].name
         if self.args.film_every and self._evaluations % self.args.film_every == 0:
             self._film = []
@@ -199,6 +205,7 @@ class EvaluatorWorker(Worker):
 
     def _report(self, match: _Match, result: Mapping[str, float]) -> None:
         for name, value in result.items():
+            self._results[f"{match.name}/{name}"] = value
             self.reading.add(f"{match.name}/{name}", value)
         self.reading.totals["eval/env_steps"] = self._env_steps
         if match.name == self._scored:

@@ -9,6 +9,7 @@ import pytest
 
 import srl
 from srl.store import checkpoint
+from srl.store.run_folder import RunFolder
 
 RUN: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -26,6 +27,8 @@ def test_a_run_that_ends_before_its_second_evaluation_keeps_the_policy_it_ends_w
     assert srl.load_run(run.folder).checkpoint("best") == best
     steps = [row["total/eval/env_steps"] for row in run.metrics() if "total/eval/env_steps" in row]
     assert steps[-1] == checkpoint.read(best).state["env_steps"]
+    last = RunFolder(run.folder).read_eval()[-1]
+    assert int(last["env_steps"]) == steps[-1] and float(last["eval/return"]) == checkpoint.best_score(run.folder / "checkpoints")
 
 
 def test_the_untrained_policy_is_never_the_best(tmp_path: Path) -> None:
