@@ -44,7 +44,7 @@ def main() -> int:
     driver = Driver(options.process, channel.send)
     try:
         _live(driver, channel)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # an env that calls sys.exit is to blame as one that raises
         driver.failed(error)
         _flush(channel, 2.0)
         sys.excepthook(type(error), error, error.__traceback__)

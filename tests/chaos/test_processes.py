@@ -125,6 +125,12 @@ def test_restarts_are_limited(tmp_path: Path) -> None:
     assert "policy: counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping" in verdict.format()
 
 
+def test_a_worker_that_leaves_the_program_is_blamed_as_one_that_raises(tmp_path: Path) -> None:
+    _, verdict, _ = run(graph(counters=2, count={"die": "leave", "only": 1}), tmp_path)
+    assert verdict.exit_code == 3 and verdict.first is not None and verdict.first.worker == "counter/1"
+    assert (verdict.first.how, verdict.first.cause) == ("raised SystemExit", "SystemExit: 3")
+
+
 def test_what_a_worker_raises_is_in_the_verdict(tmp_path: Path) -> None:
     _, verdict, _ = run(graph(counters=2, count={"die": "raise", "only": 1}), tmp_path)
     assert verdict.exit_code == 3
