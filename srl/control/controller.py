@@ -299,12 +299,12 @@ class Controller:
         self.record.event("draining" if self._ending.drain else "stopping", why=self._ending.kind)
         if not self._ending.drain:
             return
-        at_goal = self._ending.kind in ("done", "solved")
+        at_goal = self._ending.kind in ("done", "solved") and not self._asked
         for member in self._members.of("running"):
-            self._tell(member, "drain", last=at_goal and not self._asked)
+            self._tell(member, "drain", last=at_goal)
         self._wait(
-            lambda waited: [] if self._hurry or waited > DRAIN else self._members.of("running"),
-            f"to come to rest, at most {DRAIN:g} s; another Ctrl-C ends all at once",
+            lambda waited: [] if self._hurry or waited > DRAIN or (at_goal and self._asked) else self._members.of("running"),
+            f"to come to rest, at most {DRAIN:g} s; {'Ctrl-C saves and ends' if at_goal else 'another Ctrl-C ends all'} at once",
         )
 
     def _stop(self) -> None:
