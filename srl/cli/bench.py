@@ -92,7 +92,7 @@ def achieved(prepared: Prepared) -> float:
         verdict = Controller(prepared.graph, folder=folder, console=console, derived=prepared.derived).run()
         if verdict.exit_code:
             raise UserError("the run that was to be timed failed", ("verdict", verdict.format()))
-        rows = [row for row in read_lines(folder.metrics) if row.get("update", 0) >= _WARM]
+        rows = [row for row in read_lines(folder.metrics) if row.get("update", 0) >= _WARM and _SAMPLED in row]
     return _rate(rows)
 
 
