@@ -49,7 +49,7 @@ class StreamSpec:
     name: str
     kind: Kind
     via: str
-    """A registered transport: inproc, shm, zmq."""
+    """A registered transport: inproc, shm, zmq, ipc."""
     record: TreeSpec
     """sample: one slab. infer: one unit (one env's rows) of a question. param: the parameters."""
     answer: TreeSpec = field(default_factory=dict)

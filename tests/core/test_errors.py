@@ -73,6 +73,7 @@ def test_exit_codes() -> None:
         "WorkerDied": 3,
         "Stalled": 4,
         "Deadlock": 3,
+        "CannotWrite": 3,
         "WireError": 3,
         "SpecMismatch": 3,
         "HostileFrame": 3,

@@ -137,7 +137,7 @@ def test_an_unknown_name_names_the_nearest() -> None:
     assert caught.value.format() == (
         "error[E07]: no transport is called 'zmk'\n"
         "  did you mean: zmq?\n"
-        "  known: inproc, shm, zmq\n"
+        "  known: inproc, ipc, shm, zmq\n"
         "  try: a path such as my_pkg.mod:Class or path/to/file.py:Class, or import=my_pkg, which registers 'zmk'"
     )
     with pytest.raises(UnknownName):
