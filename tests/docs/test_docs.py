@@ -179,7 +179,7 @@ def test_the_network_runs_by_name_and_learns(tmp_path: Path) -> None:
 def test_the_scripted_player_runs_by_name_and_is_beaten(tmp_path: Path) -> None:
     """It repeats nine times of ten: 16 rounds bring at most 12.8, drawing sides at random brings 0."""
     last = launched(tmp_path, "docs/examples/pennies.yaml")
-    assert last["episode/return/even"] > 6
+    assert last["episode/return/even"] > 8
 
 
 def test_the_worker_runs_by_name_between_actors_and_trainer(tmp_path: Path) -> None:
