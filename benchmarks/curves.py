@@ -1,21 +1,23 @@
 """The same learning curve inline, over shared memory and over sockets: 3 seeds each.
 
-    python benchmarks/curves.py [--experiment cartpole] [--steps 120000] [--seeds 3]
+    python benchmarks/curves.py [--experiment cartpole] [--steps 120000] [--seeds 3] [--ways shm,zmq] [--figures episode/return]
 
-Prints the mean return (and the lowest and highest of the seeds) at equal numbers of env steps.
+Prints for each figure the mean of the seeds (and the lowest and highest of them) between the marks.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
+from typing import Any
 
 from cartpole_ppo import run_srl
 
 WAYS = {
-    "inline": ["mode=inline", "layout=inline"],
-    "shm": ["layout=decoupled", "streams.all.via=shm", "sampling.groups=1"],
-    "zmq": ["layout=decoupled", "streams.all.via=zmq", "sampling.groups=1"],
+    "inline": ["mode=inline", "layout=inline", "staleness.max=0"],
+    "shm": ["layout=decoupled", "streams.all.via=shm", "sampling.groups=1", "staleness.max=0"],
+    "zmq": ["layout=decoupled", "streams.all.via=zmq", "sampling.groups=1", "staleness.max=0"],
     "impala": ["layout=impala"],
 }
 
@@ -23,22 +25,31 @@ WAYS = {
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--experiment", default="cartpole")
+    parser.add_argument("--figures", default="episode/return")
     parser.add_argument("--steps", type=int, default=120_000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--points", type=int, default=6)
+    parser.add_argument("--ways", default=",".join(WAYS))
     given = parser.parse_args()
-    marks = [given.steps * (point + 1) // given.points for point in range(given.points)]
-    print(f"{'env steps':<10}" + "".join(f"{mark:>22,}" for mark in marks))
-    for way, words in WAYS.items():
-        curves = []
-        for seed in range(1, given.seeds + 1):
-            stop = [f"stop.env_steps={given.steps}", "stop.return=null", "evaluation=null", "staleness.max=0"]
-            stop = stop[:-1] if way == "impala" else stop
-            rows, _ = run_srl(given.experiment, seed, *stop, *words)
-            found = [(row["env_steps"], row["episode/return"]) for row in rows if row.get("episode/return") is not None]
-            curves.append([min(found, key=lambda one: abs(one[0] - mark))[1] for mark in marks])
-        cells = [sorted(column) for column in zip(*curves, strict=True)]
-        print(f"{way:<10}" + "".join(f"{statistics.mean(c):>8.0f} ({c[0]:>4.0f} {c[-1]:>4.0f}) " for c in cells), flush=True)
+    marks = [given.steps * point // given.points for point in range(given.points + 1)]
+    print(f"{'env steps':<10}" + "".join(f"{mark:>22,}" for mark in marks[1:]))
+    for way in given.ways.split(","):
+        stop = [f"stop.env_steps={given.steps}", "stop.return=null", "evaluation=null"]
+        runs = [run_srl(given.experiment, seed, *stop, *WAYS[way])[0] for seed in range(1, given.seeds + 1)]
+        for figure in given.figures.split(","):
+            curves = [means(rows, figure, marks) for rows in runs]
+            cells = [sorted(column) for column in zip(*curves, strict=True)]
+            text = "".join(f"{statistics.mean(c):>8.3g} ({c[0]:>4.3g} {c[-1]:>4.3g}) " for c in cells)
+            print(f"{way:<10}{text} {figure}", flush=True)
+
+
+def means(rows: list[dict[str, Any]], figure: str, marks: list[int]) -> list[float]:
+    """Of each interval between two marks, over the rows in it that tell of episodes."""
+    found = [(row["env_steps"], row[figure]) for row in rows if row.get(figure) is not None]
+    return [
+        statistics.mean([value for steps, value in found if low < steps <= high] or [float("nan")])
+        for low, high in itertools.pairwise(marks)
+    ]
 
 
 if __name__ == "__main__":

@@ -133,6 +133,8 @@ class Physics:
     """Of one environment step of 0.075 s."""
     arms: bool = False
     """Whether the agents' arms collide, as in the original, which now and then throws agents into the air."""
+    corners: bool = False
+    """Whether boxes and ramps stand on their four corners, as in the original, or on one foot that holds as much."""
     threads: int = option(1, low=1)
 
     @property
@@ -262,7 +264,7 @@ _FULL = Config(
     timing=Timing(horizon=240),
     rules=Rules(rectangle=(-6.0, 12.0), objects_inside=False),
 )
-_FAITHFUL: dict[str, Any] = {"arms": True, "positions": "joint", "yaw": "raw", "counts": "process"}
+_FAITHFUL: dict[str, Any] = {"arms": True, "corners": True, "positions": "joint", "yaw": "raw", "counts": "process"}
 _TASK = _FULL.override(
     task="lock_and_return",
     hiders=(1, 1),

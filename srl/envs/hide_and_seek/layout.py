@@ -15,6 +15,9 @@ from srl.envs.hide_and_seek.draws import Draws
 from srl.envs.hide_and_seek.walls import Plan, Room, plan
 
 AGENT = (0.3, 0.3, 0.3)
+ARMS = ((0.13, -0.075, -0.05), (-0.13, -0.075, -0.05))
+"""Their middles, from the agent's: they mark its front, which is -y."""
+ARM_RADIUS = 0.05
 CUBE = (0.5, 0.5, 0.5)
 LONG_X = (1.65, 0.15, 0.5)
 LONG_Y = (0.15, 1.65, 0.5)

@@ -9,6 +9,7 @@ import numpy as np
 
 from srl.core.tree import Array
 from srl.envs.hide_and_seek.config import Config
+from srl.envs.hide_and_seek.layout import ARM_RADIUS, ARMS
 
 BURIED = -20.0
 """Height at which things wait that are not in this world."""
@@ -17,7 +18,12 @@ HALF = 0.25
 FORCE = 0.9
 """The largest control; times a gear of 100 newtons."""
 SEEN_GROUPS = (1, 1, 0, 0, 0, 0)
-"""Geom groups that rays meet: things, walls; not arms for show."""
+"""Geom groups that rays meet: things, walls; not arms for show, nor feet."""
+THINGS, FLOOR, FEET = 1, 2, 4
+"""Who meets whom, as bits: things and walls each other, agents and feet the floor."""
+GRAVITY = 50.0
+FRICTION = 0.2
+"""Between the floor and whatever stands on it."""
 HIDER = (0.26, 0.92, 0.96)
 SEEKER = (1.0, 0.0, 0.0)
 BOX = (0.95, 0.8, 0.3)
@@ -41,6 +47,10 @@ class Model:
     """[A, 1] geoms, [A, 3] with colliding arms."""
     object_geoms: Array
     """[O]."""
+    feet: Array
+    """[O] geoms; empty if objects stand on their corners."""
+    turns: Array
+    """[O] the degrees of freedom in which objects turn."""
     boxes: int
     body_of_geom: Array
     """[geoms + 1]; the last entry, reached by geom -1, is -1."""
@@ -59,6 +69,8 @@ def compile_model(config: Config) -> Model:
         objects=np.array([mj.body(name).id for name in objects], np.int64),
         agent_geoms=np.array([[mj.geom(name + arm).id for arm in arms] for name in agents]),
         object_geoms=np.array([mj.geom(name).id for name in objects], np.int64),
+        feet=np.array([] if config.physics.corners else [mj.geom(f"{name}_foot").id for name in objects], np.int64),
+        turns=np.array([mj.joint(f"{name}_w").dofadr[0] for name in objects], np.int64),
         boxes=config.boxes,
         body_of_geom=np.append(mj.geom_bodyid, -1).astype(np.int32),
     )
@@ -71,19 +83,20 @@ def mjcf(config: Config) -> str:
     names = [f"box{i}" for i in range(config.boxes)] + [f"ramp{i}" for i in range(config.ramps)]
     parts = [
         # The walls' bounds differ between worlds, and mid-phase trees are compiled for one.
-        f'<mujoco><option timestep="{config.physics.timestep!r}" gravity="0 0 -50" jacobian="dense"><flag midphase="disable"/>',
-        f'</option><statistic center="{side / 2} {side / 2} 0" extent="{side}"/>',
+        f'<mujoco><option timestep="{config.physics.timestep!r}" gravity="0 0 {-GRAVITY}" jacobian="dense">',
+        f'<flag midphase="disable"/></option><statistic center="{side / 2} {side / 2} 0" extent="{side}"/>',
         '<visual><quality shadowsize="0" offsamples="4"/><global offwidth="1280" offheight="960"/>',
         '<headlight ambient="0.45 0.45 0.45" diffuse="0.45 0.45 0.45"/></visual><default><geom condim="3"/></default>',
         f'<asset><mesh name="wedge" vertex="{_wedge()}"/></asset><worldbody>',
         f'<light pos="{side / 2} {side / 2} {side}" dir="0 0 -1" castshadow="false"/>{_camera(side)}',
-        '<geom name="floor" type="plane" size="0 0 1" friction="0.2" rgba="0.55 0.6 0.62 1"/>',
+        f'<geom name="floor" type="plane" size="0 0 1" friction="{FRICTION}" contype="{FLOOR}" '
+        f'conaffinity="{FEET}" rgba="0.55 0.6 0.62 1"/>',
         *(_wall(index, config.arena.wall_friction) for index in range(config.arena.wall_slots)),
     ]
     if config.arena.cylinder:
         parts.append(f'<geom name="cylinder" type="cylinder" size="0.5 {HALF}" pos="0 0 {BURIED}" rgba="0.3 0.3 0.3 1"/>')
     parts += [_agent(index, index < config.hiders, config.physics.arms) for index in agents]
-    parts += [_box(name) if name.startswith("box") else _ramp(name) for name in names]
+    parts += [_object(name, config.physics.corners) for name in names]
     parts.append("</worldbody><actuator>")
     parts += [
         f'<motor joint="agent{i}_{axis}" gear="100" ctrllimited="true" ctrlrange="{-FORCE} {FORCE}"/>'
@@ -116,39 +129,49 @@ def _wall(index: int, friction: float) -> str:
     )
 
 
-def _joints(name: str, damping: tuple[float, float, float]) -> str:
+def _joints(name: str, damping: tuple[float, float, float], loss: float = 0.0) -> str:
     """Slides along world axes first, then the turn about z."""
     plane, height, turn = damping
     slides = "".join(
         f'<joint name="{name}_{axis}" type="slide" axis="{vector}" damping="{value}"/>'
         for axis, vector, value in (("x", "1 0 0", plane), ("y", "0 1 0", plane), ("z", "0 0 1", height))
     )
-    return f'{slides}<joint name="{name}_w" type="hinge" axis="0 0 1" damping="{turn}"/>'
+    return f'{slides}<joint name="{name}_w" type="hinge" axis="0 0 1" damping="{turn}" frictionloss="{loss}"/>'
 
 
 def _agent(index: int, hider: bool, colliding: bool) -> str:
     colour = " ".join(str(value) for value in (HIDER if hider else SEEKER))
-    kind = 'group="0"' if colliding else 'group="2" contype="0" conaffinity="0"'
+    meets = f'contype="{THINGS}" conaffinity="{THINGS | FLOOR}"'
+    kind = f'group="0" {meets}' if colliding else 'group="2" contype="0" conaffinity="0"'
     arms = "".join(
-        f'<geom name="agent{index}_{side}" {kind} type="sphere" size="0.05" pos="{x} -0.075 -0.05" mass="0" '
+        f'<geom name="agent{index}_{side}" {kind} type="sphere" size="{ARM_RADIUS}" pos="{x} {y} {z}" mass="0" '
         f'friction="0.01" rgba="{colour} 1"/>'
-        for side, x in (("left", 0.13), ("right", -0.13))
+        for side, (x, y, z) in zip(("left", "right"), ARMS, strict=True)
     )
     return (
         f'<body name="agent{index}" gravcomp="1" pos="0 0 0">{_joints(f"agent{index}", (10, 1, 10))}'
-        f'<geom name="agent{index}" type="sphere" size="{RADIUS}" mass="1" friction="0.01" rgba="{colour} 1"/>{arms}</body>'
+        f'<geom name="agent{index}" {meets} type="sphere" size="{RADIUS}" mass="1" friction="0.01" rgba="{colour} 1"/>'
+        f"{arms}</body>"
     )
 
 
-def _box(name: str) -> str:
+def _object(name: str, corners: bool) -> str:
+    """A box or a ramp of mass 1. The foot is a small ball below its middle; what it cannot hold is the turn."""
+    box = name.startswith("box")
+    damping, friction, colour = (0.01, FRICTION, BOX) if box else (0.1, 0.01, RAMP)
+    shape = f'type="box" size="{HALF} {HALF} {HALF}"' if box else 'type="mesh" mesh="wedge"'
+    meets = f'contype="{THINGS}" conaffinity="{THINGS | FLOOR if corners else THINGS}"'
+    foot = (
+        f'<geom name="{name}_foot" group="3" type="sphere" size="0.01" pos="0 0 {0.01 - HALF}" mass="0" '
+        f'friction="{FRICTION}" contype="{FEET}" conaffinity="0"/>'
+    )
+    loss = 0.0 if corners else float(turning_friction(HALF, HALF))
     return (
-        f'<body name="{name}" gravcomp="1">{_joints(name, (0.01, 0.01, 0.01))}<geom name="{name}" type="box" '
-        f'size="{HALF} {HALF} {HALF}" mass="1" friction="0.2" rgba="{" ".join(map(str, BOX))} 1"/></body>'
+        f'<body name="{name}" gravcomp="1">{_joints(name, (damping, damping, damping), loss)}<geom name="{name}" {shape} '
+        f'mass="1" friction="{friction}" {meets} rgba="{" ".join(map(str, colour))} 1"/>{"" if corners else foot}</body>'
     )
 
 
-def _ramp(name: str) -> str:
-    return (
-        f'<body name="{name}" gravcomp="1">{_joints(name, (0.1, 0.1, 0.1))}<geom name="{name}" type="mesh" mesh="wedge" '
-        f'mass="1" friction="0.01" rgba="{" ".join(map(str, RAMP))} 1"/></body>'
-    )
+def turning_friction(half_x: Array | float, half_y: Array | float) -> Array:
+    """Newton metres: how four corners at these places resist a turn, whatever the yaw and the speed."""
+    return np.asarray(0.9 * FRICTION * GRAVITY * np.hypot(half_x, half_y))

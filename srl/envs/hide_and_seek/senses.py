@@ -1,4 +1,4 @@
-"""What agents sense: lidar, and sight, which is a cone in the plane and a free line. One ray call for all worlds."""
+"""What agents see: a cone in the plane, and a free line to the target. One ray call for all worlds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from srl.core.tree import Array
 from srl.envs.hide_and_seek.config import Config
+from srl.envs.hide_and_seek.lidar import Lidar
 from srl.envs.hide_and_seek.scene import Poses, Scene
 
 Cast = Callable[[Array, Array, Array], tuple[Array, Array]]
@@ -31,34 +32,17 @@ def cone(
 
 
 class Senses:
-    """Keeps the ray arrays; `update` fills the scene's lidar and sight."""
+    """`update` fills the scene's lidar and sight."""
 
     def __init__(self, config: Config, scene: Scene, poses: Poses, bodies: tuple[Array, Array], body_of_geom: Array) -> None:
         """`bodies`: of agents and objects; `body_of_geom[-1]` is that of a miss."""
         self._config, self._scene, self._poses = config, scene, poses
-        self._body_of_geom = body_of_geom
-        count, agents, objects = len(scene.tick), config.agents, config.boxes + config.ramps
-        lidar = config.senses.lidar
-        self._rays = agents * lidar
-        first, second = np.triu_indices(agents, 1)
-        every, things = np.arange(agents), np.arange(objects)
-        # what each ray starts from, and what those after the lidar aim at, as columns of `_targets`
-        self._source = np.concatenate([np.repeat(every, lidar), first, np.repeat(every, objects)])
-        self._goal = np.concatenate([second, np.tile(agents + things, agents)])
-        self._pairs = len(first)
-        self._pair = np.zeros((agents, agents), np.int64)
-        self._pair[first, second] = self._pair[second, first] = np.arange(len(first))
-        total = len(self._source)
-        self._targets = np.zeros((count, agents + objects, 3))
-        self._origins, self._directions = np.zeros((2, count, total, 3))
-        self._aims = np.zeros((count, total - self._rays, 3))
-        angles = 2 * np.pi * np.arange(lidar) / max(lidar, 1)
-        circle = np.stack([np.cos(angles), np.sin(angles), np.zeros_like(angles)], 1)
-        self._directions[:, : self._rays] = np.tile(circle, (agents, 1))
-        body = np.concatenate(bodies)
-        self._exclude = np.ascontiguousarray(np.broadcast_to(body[self._source], (count, total)), np.int32)
-        self._wanted = body[self._goal]
-        self._possible = np.zeros((count, agents, agents + objects), bool)
+        self._bodies, self._body_of_geom = np.concatenate(bodies).astype(np.int32), body_of_geom
+        self._lidar = Lidar(config, scene, poses)
+        count, agents, targets = len(scene.tick), config.agents, len(self._bodies)
+        self._targets = np.zeros((count, targets, 3))
+        self._possible = np.zeros((count, agents, targets), bool)
+        self._worlds = np.arange(count)[:, None]
 
     def start(self) -> None:
         """After new episodes: who could see what, if nothing were in between."""
@@ -66,26 +50,37 @@ class Senses:
         there = np.concatenate([scene.agent_there, scene.object_there], 1)
         np.logical_and(scene.agent_there[:, :, None], there[:, None], out=self._possible)
         self._possible[:, np.arange(agents), np.arange(agents)] = False
+        self._lidar.start()
 
     def update(self, cast: Cast) -> None:
         config, scene = self._config, self._scene
+        self._lidar.measure()
         self._aim()
-        distance, geom = cast(self._origins, self._directions, self._exclude)
-        rays, pairs, agents = self._rays, self._pairs, config.agents
-        lidar = scene.lidar.reshape(len(distance), rays)
-        lidar[...] = distance[:, :rays]
-        lidar[lidar < 0] = config.senses.lidar_far
-        free = self._body_of_geom[geom[:, rays:]] == self._wanted
         inside = cone(self._poses.agents, self._targets, config.senses.cone)
         inside &= self._possible
-        if pairs:
-            # two agents are in each other's way equally: one ray serves both
-            np.logical_and(free[:, self._pair], inside[:, :, :agents], out=scene.sees_agent)
-            np.logical_or.reduce(scene.sees_agent[:, config.hiders :, : config.hiders], axis=(1, 2), out=scene.seen)
-        np.logical_and(free[:, pairs:].reshape(scene.sees_object.shape), inside[:, :, agents:], out=scene.sees_object)
+        sees = self._free(inside.reshape(len(inside), -1), cast).reshape(inside.shape)
+        scene.sees_agent[...], scene.sees_object[...] = sees[:, :, : config.agents], sees[:, :, config.agents :]
+        np.logical_or.reduce(scene.sees_agent[:, config.hiders :, : config.hiders], axis=(1, 2), out=scene.seen)
+
+    def _free(self, wanted: Array, cast: Cast) -> Array:
+        """`[N, A x T]`: those wanted, between which nothing stands. Most are outside the cone, and cost no ray."""
+        most = int(np.count_nonzero(wanted, axis=1).max())
+        free = np.zeros_like(wanted)
+        if most:
+            worlds, bodies, targets = self._worlds, self._bodies, self._targets
+            rays = np.argsort(~wanted, axis=1, kind="stable")[:, :most]
+            agent, goal = np.divmod(rays, len(bodies))
+            origins = targets[worlds, agent]
+            directions = targets[worlds, goal] - origins
+            # worlds with fewer rays cast the rest of them into the sky
+            directions[~wanted[worlds, rays]] = 0.0, 0.0, 1.0
+            geom = cast(origins, directions, bodies[agent])[1]
+            free[worlds, rays] = self._body_of_geom[geom] == bodies[goal]
+            free &= wanted
+        return free
 
     def _aim(self) -> None:
-        """Rays from where the agents are now to where the targets are now."""
+        """Where everything is now."""
         config, poses, targets = self._config, self._poses, self._targets
         agents = config.agents
         targets[:, :agents] = poses.agents[:, :, :3]
@@ -95,6 +90,3 @@ class Senses:
             ramps[:, :, 0] -= RAMP_AIM[0] * np.sin(yaw)
             ramps[:, :, 1] += RAMP_AIM[0] * np.cos(yaw)
             ramps[:, :, 2] += RAMP_AIM[1]
-        targets.take(self._source, axis=1, out=self._origins, mode="clip")
-        targets.take(self._goal, axis=1, out=self._aims, mode="clip")
-        np.subtract(self._aims, self._origins[:, self._rays :], out=self._directions[:, self._rays :])

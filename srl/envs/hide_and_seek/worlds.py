@@ -11,7 +11,7 @@ from mujoco.batch import Batch, SimulationError
 from srl.core.tree import Array, Tree
 from srl.envs.hide_and_seek.config import Config
 from srl.envs.hide_and_seek.layout import Layout
-from srl.envs.hide_and_seek.model import BURIED, HALF, RADIUS, SEEN_GROUPS, compile_model
+from srl.envs.hide_and_seek.model import BURIED, HALF, RADIUS, SEEN_GROUPS, compile_model, turning_friction
 
 _PER_WORLD = (
     "geom_pos",
@@ -20,6 +20,7 @@ _PER_WORLD = (
     "geom_aabb",
     "geom_contype",
     "geom_conaffinity",
+    "dof_frictionloss",
     "body_gravcomp",
     "body_inertia",
     "eq_data",
@@ -156,9 +157,11 @@ class Worlds:
         model, fields = self.model, self._fields
         self._put(self.agents[world], layout.agents, layout.agent_there, RADIUS, 0.2)
         self._put(self.objects[world], layout.objects, layout.object_there, HALF, 0.5)
-        for field in (fields["geom_contype"][world], fields["geom_conaffinity"][world]):
-            field[model.agent_geoms] = layout.agent_there[:, None]
-            field[model.object_geoms] = layout.object_there
+        parts = [(model.agent_geoms, layout.agent_there[:, None]), (model.object_geoms, layout.object_there)]
+        parts += [(model.feet, layout.object_there)] if len(model.feet) else []
+        for geoms, there in parts:
+            fields["geom_contype"][world, geoms] = model.mj.geom_contype[geoms] * there
+            fields["geom_conaffinity"][world, geoms] = model.mj.geom_conaffinity[geoms] * there
         fields["body_gravcomp"][world, model.agents] = ~layout.agent_there
         fields["body_gravcomp"][world, model.objects] = ~layout.object_there
         boxes = model.boxes
@@ -166,6 +169,8 @@ class Worlds:
         fields["geom_size"][world, geoms] = half
         fields["geom_rbound"][world, geoms] = np.sqrt(np.square(half).sum(1))
         fields["geom_aabb"][world].reshape(-1, 6)[geoms, 3:] = half
+        if len(model.feet):
+            fields["dof_frictionloss"][world, model.turns[:boxes]] = turning_friction(half[:, 0], half[:, 1])
         square = np.square(half)
         # of a solid box of mass 1
         fields["body_inertia"][world, model.objects[:boxes]] = (square.sum(1, keepdims=True) - square) / 3

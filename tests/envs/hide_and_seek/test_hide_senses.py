@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
-from hide_stage import Stage
+from hide_stage import Stage, random_actions
 
+from srl.api.env import new_block, renew
+from srl.core.seeds import Seeds
+from srl.core.tree import Array
+from srl.envs.hide_and_seek.env import HideAndSeekVec
 from srl.envs.hide_and_seek.senses import cone
 
 WALL = (3.0, 1.0, 0.1, 2.0, 0.5)
@@ -92,3 +96,46 @@ def test_lidar_sees_other_agents_but_not_arms_for_show() -> None:
     assert stage.scene.lidar[0, 0, 0] == pytest.approx(0.85, abs=1e-6)
     turned = stage.turn(2, (2, 1)).look().scene.lidar[0, 0, 0]
     assert turned == pytest.approx(0.85, abs=1e-6)
+
+
+@pytest.mark.parametrize("preset", ["mini", "quadrant", "full", "harder", "original_quadrant", "sequential_lock", "shelter"])
+def test_lidar_and_sight_are_those_of_the_simulators_own_rays(preset: str) -> None:
+    env = HideAndSeekVec(4, Seeds(1), preset=preset)
+    block, rng = new_block(env.spec, 4), np.random.default_rng(0)
+    env.reset(block)
+    for tick in range(60):
+        if tick % 4 == 0:
+            actions = random_actions(env, rng)
+        renew(block)
+        env.step(actions, block)
+        there = env.scene.agent_there
+        assert np.allclose(env.scene.lidar[there], cast_lidar(env)[there], rtol=2e-3, atol=1e-3)
+        assert np.array_equal(env.scene.sees_agent | env.scene.sees_agent.transpose(0, 2, 1), cast_sight(env))
+
+
+def cast_lidar(env: HideAndSeekVec) -> Array:
+    agents, rays = env.config.agents, env.config.senses.lidar
+    angles = 2 * np.pi * np.arange(rays) / rays
+    circle = np.stack([np.cos(angles), np.sin(angles), np.zeros(rays)], 1)
+    eyes = np.repeat(env.poses.agents[:, :, :3], rays, 1)
+    own = np.repeat(env._worlds.model.agents, rays).astype(np.int32)
+    distance, _ = env._worlds.cast(eyes, np.tile(circle, (agents, 1)), own)
+    far = np.where(distance < 0, env.config.senses.lidar_far, distance)
+    return np.asarray(far.reshape(env.count, agents, rays))
+
+
+def cast_sight(env: HideAndSeekVec) -> Array:
+    """[N, A, A] whether one of two agents sees the other, a ray for each pair."""
+    model, eyes, agents = env._worlds.model, env.poses.agents, env.config.agents
+    sees = np.zeros((env.count, agents, agents), bool)
+    there = env.scene.agent_there
+    looks = cone(eyes, eyes, env.config.senses.cone) & there[:, :, None] & there[:, None]
+    for one in range(agents):
+        for other in range(agents):
+            if one != other:
+                ray = (eyes[:, other] - eyes[:, one])[:, None, :3]
+                own = np.full((env.count, 1), model.agents[one], np.int32)
+                geom = env._worlds.cast(np.ascontiguousarray(eyes[:, one, None, :3]), ray, own)[1][:, 0]
+                either = looks[:, one, other] | looks[:, other, one]
+                sees[:, one, other] = (model.body_of_geom[geom] == model.agents[other]) & either
+    return sees
