@@ -80,9 +80,9 @@ def _by_name(name: str) -> str | None:
         if name in REGISTRIES[kind] or (":" in name and kind == "algorithm"):
             found = REGISTRIES[kind].resolve(name)
             schema = getattr(found, "Config", None) or getattr(found, "Args", None)
+            parts = (schema,) if schema is not None else getattr(found, "PARTS", ())
             about = " ".join((found.__doc__ or "").split())
-            table = _table(describe(schema)) if schema is not None else "  no settings"
-            return f"{kind} {name}: {about}\n{table}"
+            return f"{kind} {name}: {about}\n{_table(row for part in parts for row in describe(part)) or '  no settings'}"
     return None
 
 

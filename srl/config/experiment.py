@@ -56,6 +56,8 @@ class PolicyPart:
     """What trains it; null: it does not learn."""
     load: str | None = None
     """A run folder or checkpoint to start from."""
+    fresh: tuple[str, ...] = ()
+    """Layers that are not taken from there, by pattern."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,8 +166,9 @@ class Experiment:
     """{use: actor_critic, hidden: [64, 64]}; see --help policy"""
     algorithm: Part | None = option(None, "{use: ppo, lr: 3e-4}; see --help algorithm")
     load: str | None = option(None, "a run folder or checkpoint whose weights the policy starts with")
+    fresh: tuple[str, ...] = option((), "layers that are not taken from there, by pattern: [logits.*, '*.norms.*']")
     policies: Mapping[str, PolicyPart] = field(default_factory=dict)
-    """Several policies by name, each with policy, algorithm, load; else there is one, main."""
+    """Several policies by name, each with policy, algorithm, load, fresh; else there is one, main."""
     agents: Mapping[str, str] = option({"*": "main"}, "pattern of agent names -> policy; the first that matches counts")
     sampling: Sampling = field(default_factory=Sampling)
     """Envs, steps, workers, groups."""
@@ -200,12 +203,13 @@ class Experiment:
         """Every policy of the run, in order."""
         if not self.policies:
             algorithm = self.algorithm.component() if self.algorithm else None
-            return {"main": PolicyEntry(policy=self.policy.component(), algorithm=algorithm, load=self.load)}
+            return {"main": PolicyEntry(policy=self.policy.component(), algorithm=algorithm, load=self.load, fresh=self.fresh)}
         return {
             name: PolicyEntry(
                 policy=part.policy.component(),
                 algorithm=part.algorithm.component() if part.algorithm else None,
                 load=part.load,
+                fresh=part.fresh,
             )
             for name, part in self.policies.items()
         }
@@ -254,7 +258,7 @@ def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) 
             ("try", "algorithm=ppo"),
         )
     _check_expect(experiment.expect, where)
-    if experiment.policies and (both := next((key for key in ("policy", "load") if config.get(key) is not None), None)):
+    if experiment.policies and (both := next((key for key in ("policy", "load", "fresh") if config.get(key) is not None), None)):
         raise BadFile(
             f"both `{both}` and `policies` are given",
             *_from(where, "policies"),

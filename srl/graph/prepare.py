@@ -23,7 +23,7 @@ from srl.graph.sequences import check_sequences
 from srl.graph.show import plan_lines
 from srl.graph.spec import Graph
 from srl.graph.specs import derived_specs, held_here
-from srl.graph.weights import check_weights
+from srl.graph.weights import check_fresh, check_weights
 
 _AUTO = {
     ("layout",),
@@ -106,6 +106,7 @@ def prepare(
             dotted_path(held)  # or an error that says why no other process finds it
     by_hand = composed.provenance if wanted.graph is not None else None
     check(graph, by_hand)
+    check_fresh(graph)
     check_resources(graph, machine, by_hand)
     prepared = Prepared(
         composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes

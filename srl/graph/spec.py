@@ -85,6 +85,8 @@ class PolicyEntry:
     """None: it does not learn (frozen, scripted)."""
     load: str | None = None
     """A checkpoint or run folder to start from."""
+    fresh: tuple[str, ...] = ()
+    """Layers that are not taken from there, by pattern."""
     source: str | None = None
     """It acts with weights of that policy, which learns: as a past opponent."""
 

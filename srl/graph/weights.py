@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from srl.api.policy import Policy
-from srl.core.errors import DoesNotFit, UserError
+from srl.core.errors import DoesNotFit, UserError, WiringError
 from srl.core.tree import leaves
 from srl.graph.build import graph_from_yaml
 from srl.graph.derive import Derived, PolicyInfo
@@ -62,22 +63,22 @@ def find_weights(load: str, policy: str) -> Path:
     return found
 
 
-def read_weights(load: str, policy: str) -> dict[str, Any]:
-    """Arrays of the policy by name."""
+def read_weights(load: str, policy: str, fresh: Iterable[str] = ()) -> dict[str, Any]:
+    """Arrays of the policy by name, without those that a pattern in `fresh` matches."""
     path = find_weights(load, policy)
     groups = checkpoint.read(path).groups
     if "policy" not in groups:
         raise UserError(f"{path} holds no policy", ("found", ", ".join(groups) or "nothing"))
-    return dict(groups["policy"])
+    return _kept(groups["policy"], fresh)
 
 
 def starting_weights(graph: Graph, policy: str, *, own: Iterable[Path | None] = ()) -> dict[str, Any] | None:
     """What `load` names; None without it, and where one of the runs in `own` has a checkpoint to go on from."""
-    load = graph.policies[policy].load
+    entry = graph.policies[policy]
     runs = [run for run in own if run is not None]
-    if load is None or any(checkpoint.latest(checkpoint_folder(run, graph, policy)) for run in runs):
+    if entry.load is None or any(checkpoint.latest(checkpoint_folder(run, graph, policy)) for run in runs):
         return None
-    return read_weights(load, policy)
+    return read_weights(entry.load, policy, entry.fresh)
 
 
 def ready_policy(graph: Graph, info: PolicyInfo, device: str = "cpu") -> Policy:
@@ -91,22 +92,42 @@ def ready_policy(graph: Graph, info: PolicyInfo, device: str = "cpu") -> Policy:
     return policy
 
 
+def check_fresh(graph: Graph) -> None:
+    """Layers can begin anew only where others are loaded, and where they are trained."""
+    for name, entry in graph.policies.items():
+        if entry.fresh and (entry.load is None or entry.algorithm is None):
+            raise WiringError(
+                f"policy '{name}' has fresh layers, but {'loads nothing' if entry.load is None else 'nothing trains it'}",
+                ("try", "`load: RUN` and an algorithm beside `fresh`, or no `fresh`"),
+            )
+
+
 def check_weights(graph: Graph, derived: Derived, *, resumed: bool = False) -> None:
     """E09 if what a policy is to start from does not fit it; asked before anything starts."""
     for name, entry in graph.policies.items():
         if entry.load is None or (resumed and entry.algorithm is not None):
             continue
-        have = {key: np.shape(array) for key, array in read_weights(entry.load, name).items()}
-        want = {key: leaf.shape for key, leaf in leaves(derived.policies[name].params)}
+        shapes = {key: np.shape(array) for key, array in read_weights(entry.load, name).items()}
+        params = {key: leaf.shape for key, leaf in leaves(derived.policies[name].params)}
+        unused = [each for each in entry.fresh if not any(fnmatchcase(key, each) for key in [*shapes, *params])]
+        if unused:
+            raise WiringError(f"no layer of policy '{name}' is called '{unused[0]}'", ("layers", ", ".join(params)))
+        have, want = _kept(shapes, entry.fresh), _kept(params, entry.fresh)
         if have == want:
             continue
-        layer = next(key for key in [*want, *have] if want.get(key) != have.get(key))
+        layer, *others = (key for key in {**want, **have} if want.get(key) != have.get(key))
         raise DoesNotFit(
             f"the weights to load do not fit policy '{name}': layer '{layer}' is "
             f"{_shape(have.get(layer))} there and {_shape(want.get(layer))} here",
             ("checkpoint", str(find_weights(entry.load, name))),
             ("try", "the settings under `policy:` and the env of the run that it comes from (its config.yaml)"),
+            ("or", f"fresh: [{layer}], layers that begin anew, by pattern; others that differ: {', '.join(others) or 'none'}"),
         )
+
+
+def _kept(layers: Mapping[str, Any], fresh: Iterable[str]) -> dict[str, Any]:
+    patterns = tuple(fresh)
+    return {key: one for key, one in layers.items() if not any(fnmatchcase(key, each) for each in patterns)}
 
 
 def _learning(graph: Graph) -> list[str]:

@@ -51,7 +51,9 @@ class SingleLearner:
         torch.manual_seed(int(generator(seed, "init").integers(2**63)))
         self.policy = policy(policy_config, spec).to(self.device)
         if weights is not None:
-            self.policy.load(dict(weights), 0)  # before the algorithm copies it, as a target or a teacher
+            own = {name: _host(one) for name, one in _named(self.policy).items()}
+            # layers that are not given stay as they are; before the algorithm copies it, as a target or a teacher
+            self.policy.load({**own, **weights}, 0)
         self.algorithm = algorithm(config=config, policy=self.policy, spec=spec, clock=self.clock, driver=self)
         self.algorithm.setup()
         needs = algorithm.needs(config, spec)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import srl
-from srl.core.errors import DoesNotFit, UserError
+from srl.core.errors import DoesNotFit, UserError, WiringError
 from srl.graph.policies import zero_ask
 from srl.graph.prepare import prepare
 from srl.graph.weights import ready_policy
@@ -124,3 +124,43 @@ def test_a_policy_worker_computes_where_its_node_says() -> None:
     policy: Any = ready_policy(prepared.graph, info, "meta")
     assert {tensor.device.type for tensor in policy.parameters()} == {"meta"} == {policy.device.type}
     assert ready_policy(prepared.graph, info).device.type == "cpu"  # type: ignore[attr-defined]
+
+
+def test_fresh_layers_begin_anew_and_the_others_are_taken(run: Path) -> None:
+    def params(**more: Any) -> dict[str, Any]:
+        with srl.build(**SMALL, **more, seed=6) as session:
+            learner: Any = session.workers["trainer/0"].learner  # type: ignore[attr-defined]
+            return {name: np.array(one) for name, one in learner.params().items()}
+
+    anew, loaded = params(), trained(last(run))
+    mixed = params(load=str(run), fresh=["actor.*"])
+    assert {name for name in mixed if name.startswith("actor.")} and not same(anew, loaded)
+    for name, array in mixed.items():
+        assert np.array_equal(array, (anew if name.startswith("actor.") else loaded)[name]), name
+
+
+def test_layers_that_do_not_fit_can_begin_anew(run: Path) -> None:
+    wider = {**SMALL, "env": {"use": "fake", "obs": [5], "length": [5, 9], "action": 2}}
+    with pytest.raises(DoesNotFit, match=r"or: fresh: \[actor.layers.0.weight\]"):
+        prepare(settings={**wider, "load": str(run)})
+    with srl.build(**wider, load=str(run), fresh=["*.layers.0.*", "normalizer.*"]) as session:
+        session.step()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"fresh": ["actor.*"]}, "policy 'main' has fresh layers, but loads nothing"),
+        ({"load": "RUN", "fresh": ["tower.*"]}, r"no layer of policy 'main' is called 'tower\.\*'"),
+    ],
+)
+def test_fresh_layers_that_mean_nothing_are_refused(run: Path, more: dict[str, Any], says: str) -> None:
+    given = {key: str(run) if value == "RUN" else value for key, value in more.items()}
+    with pytest.raises(WiringError, match=says):
+        prepare(settings={**SMALL, **given})
+
+
+def test_a_policy_that_is_not_trained_takes_all_of_its_layers(game: Path) -> None:
+    frozen = {"policy": {"hidden": [8]}, "load": str(game), "fresh": ["actor.*"]}
+    with pytest.raises(WiringError, match="policy 'blue' has fresh layers, but nothing trains it"):
+        srl.build(**{**GAME, "policies": {**GAME["policies"], "blue": frozen}})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -28,9 +29,12 @@ class HideAndSeekVec(BatchEnv):
     """Teams `hider` and `seeker` with equal specs, so that one policy can play both.
 
     `preset`: mini, mini_2v2, quadrant, full, harder (the same as harder_1_5), harder_2, original, original_quadrant, or a
-    transfer task (lock_and_return, sequential_lock, blueprint, shelter). `physics`: exact or fast. Any field of the config's
-    parts can be given by name, for example `horizon=120`. `picture`: how `render` draws, top or gl.
+    transfer task (lock_and_return, sequential_lock, blueprint, shelter). `physics`: exact or fast. `picture`: how `render`
+    draws, top or gl. Any other setting replaces that of the preset; the defaults below are those of quadrant.
     """
+
+    PARTS: ClassVar[tuple[type, ...]] = tuple(type(getattr(Config(), part.name)) for part in fields(Config))
+    """Whose fields the settings are, for help."""
 
     def __init__(
         self,
