@@ -13,6 +13,7 @@ from srl.core.tree import Array
 from srl.nets.memory import Cell
 from srl.nets.mlp import Mlp
 from srl.nets.numpy_scores import make_score
+from srl.nets.products import mm
 from srl.nets.recurrence import Space, across, make_recurrence
 from srl.nets.towers import activate_, unactivate_
 
@@ -119,7 +120,8 @@ class _Tower:
         for depth in range(len(self._layers) - 1, -1, -1):
             unactivate_(torch.from_numpy(grad), torch.from_numpy(self._values[depth][:, :-1]), self._kind)
             to = across(grad, self._space, "to_across")
-            both = to @ (across(self._values[depth - 1], self._space, "found_across").T if depth else x)
+            found = across(self._values[depth - 1], self._space, "found_across").T if depth else x
+            both = mm(torch.from_numpy(to), torch.from_numpy(found)).numpy()
             weight_grad, bias_grad = self._layer_grads[depth]
             weight = self._layers[depth][0]
             one = weight.shape[1] if depth else self._one

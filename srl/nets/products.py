@@ -1,18 +1,22 @@
-"""Products of matrices: exact, or rounded to bfloat16 if that is asked for (docs/decisions/0013)."""
+"""Products of matrices: exact, or rounded to bfloat16 if that is asked for (docs/decisions/0013, 0018)."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+LARGE = 4_000_000
+"""So many multiply-adds are worth the call of another library."""
+
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, half: bool = False) -> Tensor:
     """`x @ weight.T + bias`; with `half` the numbers that are multiplied are rounded, sums are not."""
-    if not half:
+    if not half and (torch.compiler.is_compiling() or not is_for_onednn(x, x.numel() * len(weight))):
         return nn.functional.linear(x, weight, bias)
-    node: Any = _HalfNode
+    node: Any = _HalfNode if half else _OneDnnNode
     out: Tensor = node.apply(x, weight, bias)
     return out
 
@@ -22,7 +26,32 @@ def mm(one: Tensor, two: Tensor, *, half: bool = False, out: Tensor | None = Non
     if half:
         rounded = torch.mm(one.bfloat16(), two.bfloat16())
         return rounded.float() if out is None else out.copy_(rounded)
+    if is_for_onednn(one, one.numel() * two.shape[1]):
+        turned = len(one) > two.shape[1] and one.stride(0) == 1  # over long columns, as a weight's gradient: thin on the left
+        found = _onednn(two.t(), one).t() if turned else _onednn(one, two.t())
+        return found if out is None else out.copy_(found)
     return torch.mm(one, two) if out is None else torch.mm(one, two, out=out)
+
+
+def is_for_onednn(x: Tensor, multiply_adds: int) -> bool:
+    """Whether a product of this size is left to oneDNN."""
+    return _MKL_IS_NARROW and multiply_adds >= LARGE and x.dtype == torch.float32 and x.device.type == "cpu"
+
+
+class _OneDnnNode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.biased = bias is not None
+        return _onednn(x, weight, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        grad = grad.reshape(-1, grad.shape[-1])
+        back = mm(grad, weight).view(x.shape) if ctx.needs_input_grad[0] else None
+        return back, mm(grad.t(), x.reshape(-1, x.shape[-1])), _sums(grad) if ctx.biased else None
 
 
 class _HalfNode(torch.autograd.Function):
@@ -41,5 +70,34 @@ class _HalfNode(torch.autograd.Function):
         grad = grad.reshape(-1, grad.shape[-1])
         rounded = grad.bfloat16()
         back = torch.mm(rounded, short).float().view(ctx.shape) if ctx.needs_input_grad[0] else None
-        bias = torch.mm(grad.new_ones(1, len(grad)), grad)[0] if ctx.biased else None
-        return back, torch.mm(rounded.t(), flat).float(), bias
+        return back, torch.mm(rounded.t(), flat).float(), _sums(grad) if ctx.biased else None
+
+
+def _sums(rows: Tensor) -> Tensor:
+    """Of each column."""
+    return torch.mm(rows.new_ones(1, len(rows)), rows)[0]
+
+
+def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(_whole(x), _whole(weight), bias, "none", [], "")
+    return out
+
+
+def _whole(x: Tensor) -> Tensor:
+    """Rows or columns without gaps: with gaps oneDNN takes its slow path."""
+    return x if x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous()) else x.contiguous()
+
+
+def _mkl_is_narrow() -> bool:
+    """On AVX-512 that is not Intel's, torch's MKL uses half the width and its oneDNN all of it."""
+    about = Path("/proc/cpuinfo")
+    return (
+        torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and about.exists()
+        and "GenuineIntel" not in about.read_text(errors="replace")
+    )
+
+
+_MKL_IS_NARROW = _mkl_is_narrow()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from srl.core.tree import Array
 from srl.nets.memory import Cell, Gru, Lstm
+from srl.nets.products import is_for_onednn, mm
 
 
 class Space:
@@ -124,15 +125,16 @@ class _Chunk:
         flags = [one or other for one, other in zip(self._resets, np.any(stop, axis=1).tolist(), strict=True)]
         return flags, self._keep * ~stop
 
-    def _ready(self, weight: Array) -> Any:
+    def _ready(self, weight: Array) -> Tensor:
         """What `_multiply` takes: rounded to bfloat16 if the cell asks for it."""
-        return torch.from_numpy(weight).bfloat16() if self._half else weight
+        ready = torch.from_numpy(weight)
+        return ready.bfloat16() if self._half else ready
 
-    def _multiply(self, weight: Any, rows: Array, out: Array) -> None:
-        if self._half:
-            torch.from_numpy(out).copy_(torch.mm(weight, torch.from_numpy(rows).bfloat16()))
+    def _multiply(self, weight: Tensor, rows: Array, out: Array) -> None:
+        if self._half or is_for_onednn(weight, weight.numel() * rows.shape[1]):
+            mm(weight, torch.from_numpy(rows), half=self._half, out=torch.from_numpy(out))
         else:
-            np.matmul(weight, rows, out=out)
+            np.matmul(weight.numpy(), rows, out=out)
 
     def _pass_on(self, t: int, out: Array) -> None:
         """The output of a step to the one behind it."""
