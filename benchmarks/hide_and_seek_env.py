@@ -59,15 +59,15 @@ def measure(game: str, physics: str, args: dict[str, Any], repetitions: int) -> 
     env = HideAndSeekVec(WORLDS, Seeds(0), **{**args, "physics": physics})
     block = new_block(env.spec, WORLDS)
     env.reset(block)
-    lidar = env._senses._lidar
-    step, cast, flat, start = Clock(env._worlds.step), Clock(env._worlds.cast), Clock(lidar.measure), Clock(env._start)
-    env._worlds.step, env._worlds.cast, lidar.measure, env._start = step, cast, flat, start  # type: ignore[method-assign]
+    senses, lidar = env._senses, env._senses._lidar
+    step, sight, flat, start = Clock(env._worlds.step), Clock(senses._free), Clock(lidar.measure), Clock(env._start)
+    env._worlds.step, senses._free, lidar.measure, env._start = step, sight, flat, start  # type: ignore[method-assign]
     best: tuple[float, float, tuple[float, ...]] | None = None
     steps = 2 * (env.config.timing.horizon + 1)
     for repetition in range(repetitions):
-        step.seconds = cast.seconds = flat.seconds = start.seconds = 0.0
+        step.seconds = sight.seconds = flat.seconds = start.seconds = 0.0
         processor, wall = _run(env, block, steps, np.random.default_rng(repetition))
-        shares = (step.seconds, cast.seconds + flat.seconds, start.seconds)
+        shares = (step.seconds, sight.seconds + flat.seconds, start.seconds)
         if best is None or processor < best[0]:
             best = (processor, wall, tuple(share / processor for share in shares))
     assert best is not None

@@ -136,6 +136,7 @@ class HideAndSeekVec(BatchEnv):
         self._game.load(saved.get("game", {}) if isinstance(saved, dict) else {})
         self._episode[...] = saved["episode"]
         self._ended[...] = saved["ended"]
+        self.poses.turn()
         self._observer.start()
         self._senses.start()
 
@@ -174,7 +175,7 @@ class HideAndSeekVec(BatchEnv):
         if waiting.any():
             act[waiting, config.hiders :] = NEUTRAL
         self._worlds.controls[...] = rules.controls(act[:, :, :3])
-        distance = rules.reach(self.poses.agents, self.poses.objects, scene.half)
+        distance = rules.reach(self.poses.agents, self.poses.objects, self.poses.object_turns, scene.half)
         near = (distance <= config.rules.reach) & scene.sees_object
         self._grab(rules.grab_targets(distance, near, act[:, :, 3] == 1))
         self._lock(near, act[:, :, 4] == 1)

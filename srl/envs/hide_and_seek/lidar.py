@@ -95,8 +95,7 @@ class Lidar:
         objects, centre, turn = self._objects, self._centre, self._turn
         poses = self._poses.objects.transpose(2, 1, 0)
         centre[:, objects] = poses[:3]
-        np.cos(poses[3], out=turn[0], casting="same_kind")
-        np.sin(poses[3], out=turn[1], casting="same_kind")
+        turn[...] = self._poses.object_turns.transpose(2, 1, 0)
         cos, sin = turn[:, :, None]
         self._over[:, objects] = _reciprocal(_turned(self._along[:, :, None], cos, sin))
         away = centre[:, :, None] - eyes[:, None]
@@ -121,8 +120,7 @@ class Lidar:
         at, agents = self._round_at, eyes.shape[1]
         at[:, :agents] = eyes
         if len(self._parts) > 1:
-            yaw = self._poses.agents[:, :, 3].T
-            cos, sin = np.cos(yaw), np.sin(yaw)
+            cos, sin = self._poses.agent_turns.transpose(2, 1, 0)
             for index, ((x, y, z), _) in enumerate(self._parts):
                 arms = at[:, index * agents : (index + 1) * agents]
                 arms[0], arms[1], arms[2] = eyes[0] + cos * x - sin * y, eyes[1] + sin * x + cos * y, eyes[2] + z

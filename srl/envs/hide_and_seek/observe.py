@@ -74,8 +74,7 @@ class Observer:
         agents = self._agents
         np.subtract(poses.agents[:, :, :3], self._halves[:, : config.agents], out=agents[:, :, :3], casting="same_kind")
         if config.senses.yaw == "unit":
-            np.cos(poses.agents[:, :, 3], out=agents[:, :, 3], casting="same_kind")
-            np.sin(poses.agents[:, :, 3], out=agents[:, :, 4], casting="same_kind")
+            agents[:, :, 3:5] = poses.agent_turns
         else:
             agents[:, :, 3] = poses.agents[:, :, 3]
         agents[:, :, -6:-2] = poses.agent_speeds
@@ -83,8 +82,7 @@ class Observer:
         agents[:, :, -1] = np.minimum(1.0, scene.tick / prep)[:, None] if config.timing.prep_steps else 0.0
         things = self._objects
         np.subtract(poses.objects[:, :, :3], self._halves[:, config.agents :], out=things[:, :, :3], casting="same_kind")
-        np.cos(poses.objects[:, :, 3], out=things[:, :, 3], casting="same_kind")
-        np.sin(poses.objects[:, :, 3], out=things[:, :, 4], casting="same_kind")
+        things[:, :, 3:5] = poses.object_turns
         things[:, :, 5:] = poses.object_speeds
         if not self._all_there:
             things *= scene.object_there[:, :, None]

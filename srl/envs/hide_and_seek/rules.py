@@ -33,13 +33,13 @@ def neutral_mask() -> Array:
 
 def reach(
     points: Array,  # [N, A, 3+]
-    poses: Array,  # [N, O, 4]
+    places: Array,  # [N, O, 3+]
+    turns: Array,  # [N, O, 2] cosine and sine of the yaw
     half: Array,  # [N, O, 3]
 ) -> Array:  # [N, A, O]
     """Distance from each point to each box, which is turned about z."""
-    yaw = poses[:, None, :, 3]
-    cos, sin = np.cos(yaw), np.sin(yaw)
-    x, y, z = (points[:, :, None, axis] - poses[:, None, :, axis] for axis in range(3))
+    cos, sin = turns[:, None, :, 0], turns[:, None, :, 1]
+    x, y, z = (points[:, :, None, axis] - places[:, None, :, axis] for axis in range(3))
     over = np.empty((3, *x.shape))  # axes first: numpy is fast over the last ones
     over[0] = cos * x + sin * y
     over[1] = cos * y - sin * x

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -22,6 +22,19 @@ class Poses:
     objects: Array
     """[N, O, 4] boxes, then ramps."""
     object_speeds: Array
+    agent_turns: Array = field(init=False)
+    """[N, A, 2] cosine and sine of the yaw, as `turn` found it."""
+    object_turns: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.agent_turns, self.object_turns = np.zeros((*self.agents.shape[:2], 2)), np.zeros((*self.objects.shape[:2], 2))
+        self.turn()
+
+    def turn(self) -> None:
+        """After anything moved."""
+        for poses, turns in ((self.agents, self.agent_turns), (self.objects, self.object_turns)):
+            np.cos(poses[:, :, 3], out=turns[:, :, 0])
+            np.sin(poses[:, :, 3], out=turns[:, :, 1])
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -19,15 +20,16 @@ RAMP_AIM = (-1 / 12, -1 / 12)
 
 
 def cone(
-    eyes: Array,  # [N, A, 4]
-    targets: Array,  # [N, T, 3+]
+    eyes: Array,  # [N, A, 2+]
+    turns: Array,  # [N, A, 2] cosine and sine of the yaw
+    targets: Array,  # [N, T, 2+]
     half_angle: float,
 ) -> Array:  # [N, A, T]
     """Whether the target's centre lies in the field of view; at yaw 0 an agent looks along -y."""
     x = targets[:, None, :, 0] - eyes[:, :, None, 0]
     y = targets[:, None, :, 1] - eyes[:, :, None, 1]
-    yaw = eyes[:, :, 3, None]
-    within: Array = x * np.sin(yaw) - y * np.cos(yaw) >= np.cos(half_angle) * np.sqrt(x * x + y * y)
+    cos, sin = turns[:, :, 0, None], turns[:, :, 1, None]
+    within: Array = x * sin - y * cos >= math.cos(half_angle) * np.sqrt(x * x + y * y)
     return within
 
 
@@ -54,9 +56,10 @@ class Senses:
 
     def update(self, cast: Cast) -> None:
         config, scene = self._config, self._scene
+        self._poses.turn()
         self._lidar.measure()
         self._aim()
-        inside = cone(self._poses.agents, self._targets, config.senses.cone)
+        inside = cone(self._poses.agents, self._poses.agent_turns, self._targets, config.senses.cone)
         inside &= self._possible
         sees = self._free(inside.reshape(len(inside), -1), cast).reshape(inside.shape)
         scene.sees_agent[...], scene.sees_object[...] = sees[:, :, : config.agents], sees[:, :, config.agents :]
@@ -86,7 +89,7 @@ class Senses:
         targets[:, :agents] = poses.agents[:, :, :3]
         targets[:, agents:] = poses.objects[:, :, :3]
         if config.ramps:
-            ramps, yaw = targets[:, agents + config.boxes :], poses.objects[:, config.boxes :, 3]
-            ramps[:, :, 0] -= RAMP_AIM[0] * np.sin(yaw)
-            ramps[:, :, 1] += RAMP_AIM[0] * np.cos(yaw)
+            ramps, turns = targets[:, agents + config.boxes :], poses.object_turns[:, config.boxes :]
+            ramps[:, :, 0] -= RAMP_AIM[0] * turns[:, :, 1]
+            ramps[:, :, 1] += RAMP_AIM[0] * turns[:, :, 0]
             ramps[:, :, 2] += RAMP_AIM[1]

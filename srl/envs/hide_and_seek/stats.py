@@ -118,15 +118,16 @@ class Tracker:
         """What hardly ever happens is looked for in all worlds at once first."""
         config, scene, poses = self._config, self._scene, self._poses
         height, flat = poses.agents[:, :, 2], poses.agents[:, :, :2]
-        if height.max() > HIGH:
+        top = height.max()
+        if top > HIGH:
             add[:, 6] = (height[:, config.hiders :] > HIGH).any(1) & main
         floor = (0.0, config.arena.side)
         if anybody_outside(flat, floor):
             add[:, 7] = (outside(flat, floor) & scene.agent_there).any(1)
-        if max(height.max(), poses.objects[:, :, 2].max(initial=0.0)) > LAUNCHED:
+        if max(top, poses.objects[:, :, 2].max(initial=0.0)) > LAUNCHED:
             add[:, 8] = (height > LAUNCHED).any(1) | (poses.objects[:, :, 2] > LAUNCHED).any(1)
         speeds = poses.agent_speeds[:, :, :2]
-        if np.abs(speeds).max() > FAST / 2:
+        if max(speeds.max(), -speeds.min()) > FAST / 2:
             add[:, 9] = (np.square(speeds).sum(2) > FAST * FAST).any(1)
 
     def finish(self) -> Array:

@@ -16,9 +16,9 @@ def test_the_middle_bucket_is_exactly_no_force() -> None:
 
 def test_reach_is_the_distance_to_a_turned_box() -> None:
     points = np.array([[[1.0, 0.0, 0.25], [0.0, 1.0, 0.25], [0.0, 0.0, 1.0], [0.1, 0.0, 0.25]]])
-    poses = np.array([[[0.0, 0.0, 0.25, np.pi / 2]]])
+    places, quarter = np.array([[[0.0, 0.0, 0.25]]]), np.array([[[0.0, 1.0]]])
     half = np.array([[[0.8, 0.1, 0.25]]])
-    assert rules.reach(points, poses, half)[0, :, 0] == pytest.approx([0.9, 0.2, 0.5, 0.0])
+    assert rules.reach(points, places, quarter, half)[0, :, 0] == pytest.approx([0.9, 0.2, 0.5, 0.0])
 
 
 def slow_lock(near: list[bool], glue: list[bool], team: list[int], locked: bool, owner: int) -> bool:

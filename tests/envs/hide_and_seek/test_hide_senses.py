@@ -15,10 +15,10 @@ HIGH_WALL = (3.0, 1.0, 0.1, 2.0, 4.0)
 
 
 def test_the_cone_is_135_degrees_wide_around_where_the_agent_looks() -> None:
-    eyes = np.array([[[0.0, 0.0, 0.0, 0.3]]])
+    eyes, turns = np.zeros((1, 1, 2)), np.array([[[np.cos(0.3), np.sin(0.3)]]])
     angles = np.linspace(-np.pi, np.pi, 700)
     targets = np.stack([np.sin(0.3 + angles), -np.cos(0.3 + angles)], 1)[None]
-    inside = cone(eyes, targets, 3 * np.pi / 8)[0, 0]
+    inside = cone(eyes, turns, targets, 3 * np.pi / 8)[0, 0]
     assert np.array_equal(inside, np.abs(angles) <= 3 * np.pi / 8)
 
 
@@ -129,7 +129,7 @@ def cast_sight(env: HideAndSeekVec) -> Array:
     model, eyes, agents = env._worlds.model, env.poses.agents, env.config.agents
     sees = np.zeros((env.count, agents, agents), bool)
     there = env.scene.agent_there
-    looks = cone(eyes, eyes, env.config.senses.cone) & there[:, :, None] & there[:, None]
+    looks = cone(eyes, env.poses.agent_turns, eyes, env.config.senses.cone) & there[:, :, None] & there[:, None]
     for one in range(agents):
         for other in range(agents):
             if one != other:
