@@ -11,7 +11,7 @@ from torch import Tensor
 
 from srl.algorithms.ppo_plain import Weights, plain_pass
 from srl.algorithms.returns import gae
-from srl.algorithms.value_scale import ValueScale
+from srl.algorithms.value_scale import ValueScale, read_by
 from srl.api.algorithm import Algorithm, Batch, Heads, Metrics, Needs
 from srl.api.neural import HandPass
 from srl.api.policy import PolicySpec
@@ -59,7 +59,9 @@ class PPO(Algorithm):
         )
 
     def setup(self) -> None:
-        self.scale = ValueScale().to(self.device) if self.config.normalize_value else None
+        self.scale = ValueScale(self.policy.value_moments) if self.config.normalize_value else None
+        if self.scale is None and not torch.equal(self.policy.value_moments.cpu(), torch.tensor([0.0, 1.0])):
+            read_by(self.policy, 0.0, 1.0)  # of a policy whose values were normalised before
         self._plain: HandPass | None = None
         self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=self.config.max_grad_norm)
 
@@ -83,8 +85,7 @@ class PPO(Algorithm):
     def prepare(self, batch: Batch) -> None:
         """Add the columns `advantage` and `target` (on the scale of the value head)."""
         config = self.config
-        recorded = batch.extra["value"]
-        values = recorded if self.scale is None else self.scale.up(recorded)
+        values = recorded = batch.extra["value"]
         advantage = gae(batch.reward, values, batch.terminated, batch.cut, config.gamma, config.lam)
         target = advantage + values[:-1]
         if self.scale is not None:
@@ -102,6 +103,7 @@ class PPO(Algorithm):
         if config.normalize_advantage == "minibatch":
             advantage = normalized(batch, advantage)
         log_ratio = dist.log_prob(batch.action) - batch.extra["log_prob"]
+        log_ratio = torch.where(batch.choice & batch.valid, log_ratio, 0.0)  # rows that are not trained must not overflow
         clip = config.clip.at(progress)
         policy_loss = batch.mean(surrogate(log_ratio, advantage, clip, config.dual_clip), batch.choice)
         value_loss = batch.mean(self.value_error(batch, heads["value"]))

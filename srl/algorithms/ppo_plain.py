@@ -39,8 +39,8 @@ def plain_pass(run: HandPass, batch: Batch, weights: Weights) -> dict[str, float
         if weights.normalize:
             advantage = _normalized(advantage, share)
         log_ratio = log_prob - _rows(batch.extra["log_prob"])
-        if np.ndim(each):  # what stands in rows that are not trained must not overflow
-            log_ratio *= valid
+        if np.ndim(share):  # what stands in rows that are not trained must not overflow
+            log_ratio *= share > 0
         numbers, grad = _surrogate(log_ratio, advantage, share, weights)
         shown.update(numbers, entropy=float(np.sum(entropy * share)))
         return grad, np.broadcast_to(np.float32(-weights.entropy) * share, entropy.shape) if weights.entropy else None

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 
 class ValueScale(nn.Module):
-    """`return = mean + deviation * value`."""
+    """Moves the moments by which a policy's value head is read: `return = mean + deviation * value`."""
 
     mean: Tensor
     square: Tensor
     rate: Tensor
 
-    def __init__(self, decay: float = 0.99) -> None:
+    def __init__(self, moments: Tensor, decay: float = 0.99) -> None:
+        """`moments` `[2]`: of a policy that was trained before; 0 and 1 say that nothing was seen."""
         super().__init__()
         self.decay = decay
-        self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("square", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("rate", torch.zeros((), dtype=torch.float64))
-
-    def up(self, value: Tensor) -> Tensor:
-        """From the scale of the value head to that of returns."""
-        mean, deviation = self.moments()
-        return mean + deviation * value
+        mean, deviation = moments.double()
+        seen = (mean != 0.0) | (deviation != 1.0)
+        self.register_buffer("mean", mean.clone())
+        self.register_buffer("square", (deviation.square() + mean.square()) * seen)
+        self.register_buffer("rate", seen.double())
 
     def down(self, value: Tensor) -> Tensor:
         """From the scale of returns to that of the value head."""
@@ -39,18 +39,24 @@ class ValueScale(nn.Module):
         return torch.where(seen, mean, 0.0).float(), torch.where(seen, deviation, 1.0).float()
 
     @torch.no_grad()
-    def observe(self, returns: Tensor, valid: Tensor, policy: nn.Module) -> None:
+    def observe(self, returns: Tensor, valid: Tensor, policy: Any) -> None:
         """Take the returns of a batch, and change the layer `policy.value` so that it still says the same."""
-        before = self.moments()
         rows = returns[valid].double()
         if len(rows):
             rate = 1.0 - self.decay
             self.mean.lerp_(rows.mean(), rate)
             self.square.lerp_(rows.square().mean(), rate)
             self.rate.lerp_(torch.ones_like(self.rate), rate)
-        after = self.moments()
-        layer = policy.value
-        if not isinstance(layer, nn.Linear):
-            raise TypeError("normalize_value needs a policy whose last value layer is the nn.Linear `policy.value`")
-        layer.weight.mul_(before[1] / after[1])
-        layer.bias.copy_((before[1] * layer.bias + before[0] - after[0]) / after[1])
+        read_by(policy, *self.moments())
+
+
+@torch.no_grad()
+def read_by(policy: Any, mean: Tensor | float, deviation: Tensor | float) -> None:
+    """From now on the value head is read by these moments, and what it says stays the same."""
+    layer = policy.value
+    if not isinstance(layer, nn.Linear):
+        raise TypeError("normalize_value needs a policy whose last value layer is the nn.Linear `policy.value`")
+    old_mean, old_deviation = policy.value_moments
+    layer.weight.mul_(old_deviation / deviation)
+    layer.bias.copy_((old_deviation * layer.bias + old_mean - mean) / deviation)
+    policy.value_moments[0], policy.value_moments[1] = mean, deviation

@@ -75,7 +75,11 @@ class HandPass(Protocol):
 
 
 class NeuralPolicy(nn.Module):
-    """A policy that learns. Exploration constants are buffers: published with the weights."""
+    """A policy that learns. Exploration constants are buffers: published with the weights.
+
+    So is `value_moments`, by which the value head is read: `return = mean + deviation * value`. An algorithm that
+    normalises values moves it; what is recorded of an act is a return.
+    """
 
     Config: ClassVar[type]
     memory: TreeSpec = {}
@@ -89,6 +93,8 @@ class NeuralPolicy(nn.Module):
         self.config = config
         self.spec = spec
         self.version = -1
+        self.value_moments: Tensor
+        self.register_buffer("value_moments", torch.tensor([0.0, 1.0]))
 
     def unroll(self, batch: Batch) -> Heads:
         """The forward: heads `[T, B, ...]` of every row of `batch.obs`, memory zeroed where `first`."""
@@ -125,14 +131,15 @@ class NeuralPolicy(nn.Module):
         action = dist.mode() if ask.greedy else dist.sample(ask.rng)
         extra = {"log_prob": _numpy(dist.log_prob(action))}
         if "value" in heads:
-            extra["value"] = _numpy(heads["value"])
+            mean, deviation = self.value_moments
+            extra["value"] = _numpy(mean + deviation * heads["value"])
         return Act(action=map_tree(_numpy, action), memory=map_tree(_array, heads.get("memory", {})), extra=extra)
 
     def load(self, params: Tree, version: int) -> None:
         """Take parameters and buffers by name; they may be overwritten after this returns."""
         named = self.__dict__.get("_named")
         if named is None:
-            named = self.__dict__["_named"] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+            named = self.__dict__["_named"] = dict(self.state_dict(keep_vars=True))
         given = _flat(params)
         check_fit({name: tuple(tensor.shape) for name, tensor in named.items()}, given, "policy")
         with torch.no_grad():

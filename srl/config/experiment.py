@@ -258,7 +258,7 @@ def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) 
             ("try", "algorithm=ppo"),
         )
     _check_expect(experiment.expect, where)
-    if experiment.policies and (both := next((key for key in ("policy", "load", "fresh") if config.get(key) is not None), None)):
+    if experiment.policies and (both := next((key for key in ("policy", "load", "fresh") if config.get(key)), None)):
         raise BadFile(
             f"both `{both}` and `policies` are given",
             *_from(where, "policies"),
@@ -271,7 +271,7 @@ def write_experiment(experiment: Experiment) -> dict[str, Any]:
     """Plain data that `read_experiment` reads back equal."""
     data: dict[str, Any] = dump(experiment)
     if experiment.policies:
-        del data["policy"], data["algorithm"]
+        del data["policy"], data["algorithm"], data["fresh"]
     stop = data["stop"]
     data["stop"] = {(_RETURN[0] if key == _RETURN[1] else key): value for key, value in stop.items()}
     return {key: value for key, value in data.items() if value is not None}

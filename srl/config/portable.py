@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +34,24 @@ def by_name(settings: Any, kind: str = "env") -> Any:
         return name
 
 
-def absolute(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with every file and run that is there by its absolute path, so that it means the same everywhere."""
+def absolute(config: Mapping[str, Any], exact: Callable[[str], str] = str) -> dict[str, Any]:
+    """A configuration with every file and run that is there by its absolute path, so that it means the same everywhere.
+
+    `exact`: from the path of what is loaded to the path of the one run that it means now.
+    """
     plain: dict[str, Any] = {key: _absolute(value) for key, value in config.items()}
     if isinstance(plugins := plain.get("plugins"), list | tuple):
         plain["plugins"] = [_found(one) if str(one).endswith(".py") else one for one in plugins]
+
+    def loaded(path: Any) -> Any:
+        found = _found(path)
+        return exact(found) if isinstance(found, str) else found
+
     if "load" in plain:
-        plain["load"] = _found(plain["load"])
+        plain["load"] = loaded(plain["load"])
     if isinstance(policies := plain.get("policies"), Mapping):
         plain["policies"] = {
-            name: {**part, "load": _found(part["load"])} if isinstance(part, Mapping) and "load" in part else part
+            name: {**part, "load": loaded(part["load"])} if isinstance(part, Mapping) and "load" in part else part
             for name, part in policies.items()
         }
     return plain

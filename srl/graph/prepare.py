@@ -23,7 +23,7 @@ from srl.graph.sequences import check_sequences
 from srl.graph.show import plan_lines
 from srl.graph.spec import Graph
 from srl.graph.specs import derived_specs, held_here
-from srl.graph.weights import check_fresh, check_weights
+from srl.graph.weights import check_fresh, check_weights, exact_run
 
 _AUTO = {
     ("layout",),
@@ -149,7 +149,7 @@ def _compose(
 
 
 def _everywhere(composed: Composed) -> Composed:
-    return replace(composed, data=absolute(composed.data))
+    return replace(composed, data=absolute(composed.data, exact_run))
 
 
 def _differences(before: Any, after: Any, places: Provenance, path: tuple[str, ...] = ()) -> list[str]:

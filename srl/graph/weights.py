@@ -17,7 +17,7 @@ from srl.graph.derive import Derived, PolicyInfo
 from srl.graph.policies import acting_policy
 from srl.graph.spec import Graph
 from srl.store import checkpoint
-from srl.store.run_folder import RunFolder
+from srl.store.run_folder import RunFolder, newest
 
 
 def checkpoint_folder(run: Path, graph: Graph, policy: str) -> Path:
@@ -34,6 +34,15 @@ def archive_folder(run: Path, graph: Graph, policy: str) -> Path:
 def initial_folder(run: Path, graph: Graph, policy: str) -> Path:
     """Where the policy lies as it was before any update."""
     return checkpoint_folder(run, graph, policy) / "initial"
+
+
+def exact_run(load: str) -> str:
+    """Of a folder of runs, the newest that holds weights now: later that could be the run that starts from it."""
+    given = Path(load).expanduser()
+    if not given.is_dir() or checkpoint.latest(given) or any((given / one).is_file() for one in ("manifest.json", "graph.yaml")):
+        return load
+    runs = [run for run in RunFolder.below(given) if next(run.checkpoints.rglob("manifest.json"), None)]
+    return str(newest(runs).path) if runs else load
 
 
 def find_weights(load: str, policy: str) -> Path:

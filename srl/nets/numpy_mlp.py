@@ -67,9 +67,10 @@ class MLPPolicy:
             for full, bias in zip(biases, self._biases, strict=True):
                 full[...] = bias
         self._heads[: self._logits, : self._last] = named["logits.weight"]
-        self._heads[self._logits, -self._last :] = named["value.weight"][0]
+        mean, deviation = named["value_moments"]
+        self._heads[self._logits, -self._last :] = deviation * named["value.weight"][0]
         self._offsets[:-1, 0] = named["logits.bias"]
-        self._offsets[-1, 0] = named["value.bias"][0]
+        self._offsets[-1, 0] = mean + deviation * named["value.bias"][0]
         if "normalizer.mean" in named:
             self._mean = np.array(named["normalizer.mean"])[:, None]
             self._scale = np.array(named["normalizer.scale"])[:, None]

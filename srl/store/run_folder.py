@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
@@ -89,7 +89,7 @@ class RunFolder:
         if not (runs := cls.below(given)):
             what = "holds no run (no status.json in it or below)" if given.is_dir() else "does not exist"
             raise UserError(f"{given} {what}", ("expected", "a run folder such as runs/cartpole/20250131-120000_s1_a1b2c3"))
-        return max(runs, key=lambda run: (run.read_status().get("created", 0.0), run.path.name))
+        return newest(runs)
 
     @classmethod
     def below(cls, root: Path) -> list[RunFolder]:
@@ -291,6 +291,10 @@ class RunFolder:
             ("expected", "a run that has ended"),
             ("try", f"`kill -INT {pid or 'PID'}` and wait until it has saved, or start anew without --resume"),
         )
+
+
+def newest(runs: Iterable[RunFolder]) -> RunFolder:
+    return max(runs, key=lambda run: (run.read_status().get("created", 0.0), run.path.name))
 
 
 def describe_machine() -> dict[str, str]:

@@ -10,7 +10,8 @@ from typing import Any, cast
 import numpy as np
 
 from srl.api.slab import SlabShape, slab_spec
-from srl.core.load import option
+from srl.core.load import load, option
+from srl.core.registry import REGISTRIES
 from srl.core.spec import TreeSpec, zeros
 from srl.core.tree import Tree
 from srl.graph.derive import PolicyInfo
@@ -45,6 +46,7 @@ class ActorWorker(Worker):
             name: cast(SampleProducer, end) for name in policies if (end := _find(ends, "samples", name)) is not None
         }
         heroes = [name for name in context.derived.players if name not in args.cast]
+        before = _envs_before(context)
         self._barrier = 0
         self._draining = self._warned = False
         self.groups = [
@@ -53,7 +55,7 @@ class ActorWorker(Worker):
                 context.derived,
                 envs=args.envs,
                 steps=args.steps,
-                first_env=(context.index * args.groups + number) * args.envs,
+                first_env=before + (context.index * args.groups + number) * args.envs,
                 reading=self.reading,
                 place=context.name,
                 policies=infos,
@@ -228,6 +230,19 @@ def port_policy(port: str, policies: Mapping[str, Any]) -> str:
 
 def _find(ends: Mapping[str, End], port: str, policy: str) -> End | None:
     return ends.get(f"{port}:{policy}") or ends.get(port)
+
+
+def _envs_before(context: Context) -> int:
+    """Of the actor nodes in front of this one: envs are numbered over the whole graph, so that no two have one seed."""
+    total = 0
+    for node in context.graph.nodes:
+        if node.name == context.node.name:
+            break
+        kind = REGISTRIES["worker"].resolve(node.worker)
+        if issubclass(kind, ActorWorker):
+            args = load(kind.Args, node.args)
+            total += node.count * args.groups * args.envs
+    return total
 
 
 def _private_slab(info: PolicyInfo, args: ActorArgs) -> Slab:

@@ -32,6 +32,7 @@ def make(
     agents: int = 1,
     memory_every: int | None = None,
     obs: Any = None,
+    weights: Any = None,
 ) -> SingleLearner:
     """A learner for small batches."""
     spec = PolicySpec(obs=obs or Leaf((5,), "float32"), action=action or Discrete(3), mask=mask, agents=agents)
@@ -42,6 +43,7 @@ def make(
         policy_config=load(policy.Config, policy_config or {}),
         spec=spec,
         seed=seed,
+        weights=weights,
         shape=SlabShape(steps=steps, envs=envs, agents=agents, memory_every=memory_every),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,12 +10,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from srl.algorithms.ppo import PPO, surrogate
+from srl.algorithms.ppo import PPO, normalized, surrogate
+from srl.algorithms.returns import gae
 from srl.api.algorithm import Batch
 from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete
 from srl.api.neural import Heads, NeuralPolicy
 from srl.core.spec import Leaf
+from srl.graph.policies import zero_ask
 from srl.nets.dists import make_dist
+from srl.nets.numpy_mlp import MLPPolicy
 from srl.nets.settings import ActorCriticConfig
 from tests.algorithms.slabs import make, record
 
@@ -150,16 +154,18 @@ def test_two_runs_are_equal_bit_for_bit_and_rows_may_be_reused(plain: bool) -> N
         np.testing.assert_array_equal(results[0][name], results[1][name])
 
 
-def test_rows_that_are_not_valid_change_nothing() -> None:
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("log_prob", [50.0, -500.0])
+def test_rows_that_are_not_valid_change_nothing(plain: bool, log_prob: float) -> None:
     results = []
     for spoil in (False, True):
-        learner = make(mask=True, config={"minibatch": 20})
+        learner = make(mask=True, config={"minibatch": 20, "plain": plain})
         rows = record(learner)
         if spoil:
             off = ~rows["valid"]
             rows["reward"][off] = 1e6
             rows["action"][off] = 2
-            rows["extra"]["log_prob"][:-1][off] = 50.0
+            rows["extra"]["log_prob"][:-1][off | ~rows["choice"]] = log_prob
         learner.update(rows)
         results.append({name: array.copy() for name, array in learner.params().items()})
     for name in results[0]:
@@ -187,12 +193,44 @@ def test_popart_keeps_what_the_values_say_when_the_scale_moves() -> None:
     algorithm: PPO = learner.algorithm  # type: ignore[assignment]
     scale = algorithm.scale
     assert scale is not None
-    obs = torch.randn(1, 50, 5)
-    batch = Batch.of(obs=obs, reward=torch.zeros(1, 50))
+    twin = MLPPolicy({}, learner.policy.spec)
+    ask = replace(zero_ask(learner.policy.spec, {}, 50), obs=np.random.default_rng(0).standard_normal((50, 5)).astype(np.float32))
+    said = learner.policy.act(ask).extra["value"]
     for shift in (0.0, 100.0, -3.0):
-        before = scale.up(learner.policy.unroll(batch)["value"]).detach()
         scale.observe(torch.randn(8, 8) * 30.0 + shift, torch.ones(8, 8, dtype=torch.bool), learner.policy)
-        torch.testing.assert_close(scale.up(learner.policy.unroll(batch)["value"]).detach(), before, atol=1e-3, rtol=1e-4)
+        twin.load(learner.params(), 0)
+        for policy in (learner.policy, twin):
+            np.testing.assert_allclose(policy.act(ask).extra["value"], said, atol=1e-3, rtol=1e-4)
+
+
+def test_values_that_an_older_version_recorded_are_read_as_it_meant_them() -> None:
+    learner = make(config={"normalize_value": True})
+    rows = record(learner)
+    rows["reward"][...] += 20.0
+    meant = learner._intake.batch(rows, 0).extra["value"].clone()
+    for _ in range(3):  # of staleness
+        learner.update(rows)
+        batch = learner._intake.batch(rows, 0)
+        learner.algorithm.prepare(batch)  # type: ignore[operator]
+        advantage = gae(batch.reward, meant, batch.terminated, batch.cut, 0.99, 0.95)
+        torch.testing.assert_close(batch.advantage, normalized(batch, advantage))
+    assert learner.policy.value_moments[0] > 1.0
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_policy_whose_values_were_normalised_goes_on_with_them(normalize: bool) -> None:
+    first = make(config={"normalize_value": True})
+    for seed in range(3):
+        rows = record(first, seed=seed)
+        rows["reward"][...] += 20.0
+        first.update(rows)
+    ask = replace(zero_ask(first.policy.spec, {}, 50), obs=np.random.default_rng(0).standard_normal((50, 5)).astype(np.float32))
+    said = first.policy.act(ask).extra["value"]
+    second = make(config={"normalize_value": normalize}, weights=first.params())
+    np.testing.assert_allclose(second.policy.act(ask).extra["value"], said, atol=1e-3, rtol=1e-4)
+    assert (second.policy.value_moments.tolist() != [0.0, 1.0]) is normalize
+    if normalize:
+        assert second.algorithm.scale.moments() == pytest.approx(second.policy.value_moments.tolist(), rel=1e-4)  # type: ignore[union-attr, operator]
 
 
 def test_a_dual_clip_bounds_the_gradient_of_bad_actions_that_became_likely() -> None:

@@ -186,18 +186,25 @@ def test_the_scale_of_entities_is_that_of_those_that_exist() -> None:
 
 
 def test_new_statistics_of_the_returns_leave_every_value_as_it_was() -> None:
-    policy, scale = new(spec_of("mini")), ValueScale()
+    policy = new(spec_of("mini"))
+    scale = ValueScale(policy.value_moments)
+
+    def up(value: Tensor) -> Tensor:
+        mean, deviation = policy.value_moments
+        return mean + deviation * value
+
     batch = batch_of(policy)
     logits, value = run(policy, batch)
-    before = scale.up(value)
+    before = up(value)
     for low, spread in ((30.0, 10.0), (-5.0, 0.5)):
         returns = low + spread * torch.randn(5, 6)
         weight = policy.value.weight.clone()
         scale.observe(returns, torch.ones(5, 6, dtype=torch.bool), policy)
         assert not torch.equal(policy.value.weight, weight)
         after_logits, after = run(policy, batch)
-        torch.testing.assert_close(scale.up(after), before, atol=1e-3, rtol=1e-4)
+        torch.testing.assert_close(up(after), before, atol=1e-3, rtol=1e-4)
         assert torch.equal(after_logits, logits)
+        torch.testing.assert_close(scale.down(up(after)), after, atol=1e-4, rtol=1e-4)
 
 
 def test_ppo_with_rescaled_values_starts_each_update_at_ratio_one() -> None:

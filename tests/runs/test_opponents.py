@@ -56,6 +56,20 @@ def test_opponents_act_with_kept_versions_while_the_newest_act_beside_them(choos
         assert trainer.reading.totals["staleness_max"] == 0
 
 
+def test_no_two_envs_of_a_run_have_one_seed_and_no_two_rows_of_a_policy_one_noise() -> None:
+    """Else the games against past versions were those among the newest once more."""
+    sampling = {**GAME["sampling"], "workers": 2, "groups": 2, "envs": 8}
+    with srl.build(**{**GAME, "sampling": sampling}, opponents={"groups": 2, "keep_every": 3}) as session:
+        actors: list[Any] = [worker for worker in session.workers.values() if worker.context.node.worker == "actor"]
+        groups = [group for actor in actors for group in actor.groups]
+        assert {actor.context.name for actor in actors} >= {"actor/0", "actor/1", "actor.red/0", "actor.blue/0"}
+        seeds = [group.env.seeds.seed(env, 0) for group in groups for env in range(group.env.count)]
+        assert len(seeds) == len(set(seeds)) > 8
+        for policy in ("red", "blue"):
+            ids = [each for group in groups if policy in group.recorders for each in group.recorders[policy].ids.ravel()]
+            assert len(ids) == len(set(ids)) > 8
+
+
 def test_uniform_opponents_are_drawn_from_all_that_was_kept() -> None:
     with srl.build(**GAME, opponents={"groups": 1, "keep_every": 2, "hold": 1}, stop={"updates": 40}) as session:
         past: Any = session.workers["policy.red.past.actor.blue/0"]

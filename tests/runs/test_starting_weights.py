@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import srl
 from srl.core.errors import DoesNotFit, UserError, WiringError
@@ -14,6 +16,7 @@ from srl.graph.policies import zero_ask
 from srl.graph.prepare import prepare
 from srl.graph.weights import ready_policy
 from srl.store import checkpoint
+from srl.store.run_folder import RunFolder
 
 SMALL: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -124,6 +127,15 @@ def test_a_policy_worker_computes_where_its_node_says() -> None:
     policy: Any = ready_policy(prepared.graph, info, "meta")
     assert {tensor.device.type for tensor in policy.parameters()} == {"meta"} == {policy.device.type}
     assert ready_policy(prepared.graph, info).device.type == "cpu"  # type: ignore[attr-defined]
+
+
+def test_of_a_folder_of_runs_the_newest_with_weights_is_taken_before_this_run_has_a_folder(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    shutil.copytree(run, folder / "earlier")
+    RunFolder.create(tmp_path, "small", 1).close()  # one that failed
+    started = srl.launch(**SMALL, name="small", load=str(folder), runs=tmp_path, stop={"updates": 1}, quiet=True)
+    assert started.folder.parent == folder
+    assert yaml.safe_load((started.folder / "config.yaml").read_text())["load"] == str(folder / "earlier")
 
 
 def test_fresh_layers_begin_anew_and_the_others_are_taken(run: Path) -> None:
