@@ -230,9 +230,7 @@ class Watch:
         self.means = {}
         report = self.report()
         values |= {"rate/env": report.env_rate, "rate/train": report.train_rate}
-        for name in self._names():
-            if name.startswith("trained_rows/"):
-                values[f"rate/train/{_last(name)}"] = self._rate(name, self.total(name), time.monotonic())
+        values |= {f"rate/train/{policy}": rate for policy, rate in report.policy_rates.items()}
         for row in report.workers:
             values[f"busy/{row.kind}"] = row.busy
             if row.rss:  # it has a process, which lives
@@ -255,6 +253,9 @@ class Watch:
             update=int(self.total("updates")),
             env_rate=self._rate("env", self.total("env_steps"), now),
             agent_rate=self._rate("agent", self.total("trained_rows"), now),
+            policy_rates={
+                _last(name): self._rate(name, self.total(name), now) for name in self._names() if name.startswith("trained_rows/")
+            },
             train_rate=self._rate("trained", self.total("trained_steps"), now),
             returns={_team(name): mean for name, c in self._returns.items() if (mean := _mean(c)) is not None},
             stats=self._shown(),

@@ -47,6 +47,16 @@ def bad_step(spot: Spot, what: str, likely: str) -> BadObservation:
     return BadObservation(f"{spot} {what}", ("likely", f"{likely}     check it alone: {spot.alone}"))
 
 
+def is_reward(reward: Any) -> bool:
+    """One finite number: a single nan makes all weights nan."""
+    return np.shape(reward) == () and bool(np.isfinite(reward))
+
+
+def bad_reward(spot: Spot, reward: Any, whose: str = "") -> BadObservation:
+    """E05 for a reward that is none."""
+    return bad_step(spot, f"returned the reward {reward!r}{whose}", "a reward is one finite number")
+
+
 def bad_answer(spot: Spot, answer: Any) -> BadObservation:
     """E05 for a `step` that returns something else than gymnasium's five values."""
     found = f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"

@@ -20,7 +20,7 @@ from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree, map_tree
 from srl.envs.drawing import choose_gl
-from srl.envs.faults import Spot, bad_answer, bad_observation, bad_step, describe, name_of
+from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, describe, is_reward, name_of
 from srl.envs.gym_vector import GymVectorEnv
 from srl.envs.saving import is_classic, pack_classic, unpack_classic
 from srl.envs.single import TEAM
@@ -235,8 +235,8 @@ class GymEnv(BatchEnv):
             self._obs.check(value)
         except Fault as fault:
             raise bad_observation(self._spot(env), fault.key, fault.expected, fault.found, fault.likely) from None
-        if np.shape(reward) != () or not np.isfinite(reward):
-            raise bad_step(self._spot(env), f"returned the reward {reward!r}", "a reward is one finite number")
+        if not is_reward(reward):
+            raise bad_reward(self._spot(env), reward)
         if bounds and not self.warnings and (stray := self._obs.outside(value)) is not None:
             found = f"key {list(stray.key)} expected {stray.expected} got {describe(stray.found)}"
             self.warnings.append(f"{self._spot(env)} left its declared bounds: {found}")

@@ -6,20 +6,21 @@ import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 
 from srl.api.env import BatchEnv, Block, EnvSpec, TeamSpec
-from srl.core.errors import NotImportable, SrlError, UserError
+from srl.core.errors import BadObservation, NotImportable, SrlError, UserError
 from srl.core.load import load, nearest, option
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
 from srl.core.tree import Array, Tree, map_tree
 from srl.envs.drawing import choose_gl
-from srl.envs.faults import Spot, bad_answer, bad_observation, bad_step, name_of
-from srl.envs.spaces import Actions, Fault, Obs, actions_of, obs_of
+from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, is_reward, name_of
+from srl.envs.spaces import Actions, BoxActions, Fault, Obs, actions_of, obs_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +29,18 @@ class PettingZooConfig:
     args: Mapping[str, Any] = option({}, "keywords of the env")
     stats: tuple[str, ...] = option((), "info keys read when an episode ends, averaged over the agents that have them")
     state: bool | None = option(None, "the env's state() for critics; null: if it has one")
-    mask: bool | None = option(None, "action masks from info or the observation's `action_mask`; null: if they are there")
+    mask: bool | None = option(
+        None, "action masks from info or the observation's `action_mask`; null: if reset gives them; true: of later teams too"
+    )
+    teams: Mapping[str, tuple[str, ...]] = option(
+        {}, "team: patterns of its agents, the first that fits; empty: by name and spaces"
+    )
     render: bool = option(False, "make pictures (render_mode rgb_array)")
     checked: int = option(100, "ticks whose every observation is checked; later those of one copy a tick", low=0)
+
+    def __post_init__(self) -> None:
+        if odd := [team for team in self.teams if not team or "/" in team]:
+            raise ValueError(f"teams cannot be called '{odd[0]}': a name has no / and is not empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,8 @@ class _Team:
     actions: Actions
     mask_from: str
     """"", "info" or "obs"."""
+    late: bool
+    """None of them was there at the first reset, where masks are looked for."""
 
 
 class PettingZooEnv(BatchEnv):
@@ -60,8 +72,11 @@ class PettingZooEnv(BatchEnv):
         self._seed = [seeds.seed(env, 0) for env in range(count)]
         self._elapsed = [0] * count
         probe = self._envs[0]
-        _, infos = self._answer(0, probe.reset(seed=self._seed[0]))
-        self._teams = {name: self._team(agents, infos) for name, agents in _teams(probe).items()}
+        rows, infos = self._answer(0, probe.reset(seed=self._seed[0]))
+        grouped = _given_teams(probe, self.config.teams, self.name) if self.config.teams else _teams(probe)
+        self._teams = {name: self._team(agents, rows, infos) for name, agents in grouped.items()}
+        if self.config.mask and not any(team.mask_from for team in self._teams.values()):
+            raise UserError(f"env '{self.name}' gives no action masks", ("try", "env.mask=false"))
         self._state = self._find_state(probe)
         self._episode = [-1] * count
         self._over = [False] * count
@@ -119,11 +134,12 @@ class PettingZooEnv(BatchEnv):
         self._finished[env].clear()
         self._seed[env] = self.seeds.seed(env, self._episode[env])
         rows, infos = self._answer(env, self._envs[env].reset(seed=self._seed[env]))
+        self._nobody_left(env, set(rows), rows)
         self._show(env, rows, infos, out, look=True)
 
     def _advance(self, env: int, chosen: Mapping[str, Any], out: Block, *, look: bool) -> None:
         one = self._envs[env]
-        alive = [agent for agent in one.agents if agent not in self._finished[env]]
+        alive = {agent for agent in one.agents if agent not in self._finished[env]}
         taken: dict[Any, Any] = {}
         for name, team in self._teams.items():
             start = env * len(team.agents)
@@ -137,13 +153,18 @@ class PettingZooEnv(BatchEnv):
             block = out.teams[name]
             for i, agent in enumerate(team.agents):
                 if agent in taken:
-                    block.reward[env, i] = rewards.get(agent, 0.0)
+                    reward = rewards.get(agent, 0.0)
+                    if not is_reward(reward):
+                        raise bad_reward(self._spot(env), reward, f" for agent '{agent}'")
+                    block.reward[env, i] = reward
                     block.terminated[env, i] = terminated.get(agent, False)
                     block.truncated[env, i] = truncated.get(agent, False)
-        ended = {agent for agent in alive if terminated.get(agent) or truncated.get(agent)}
-        self._nobody_left(env, set(alive) - ended - set(rows))
+        ended = {agent for agent in alive | set(rows) if terminated.get(agent) or truncated.get(agent)}
+        # who comes with its end was never there: it has no row that could be cut
+        rows = {agent: row for agent, row in rows.items() if agent in alive or agent not in ended}
+        self._nobody_left(env, (alive | set(rows)) - ended - self._finished[env], rows)
         self._show(env, rows, infos, out, look=look)
-        self._finished[env] |= ended
+        self._finished[env] |= ended & alive
         if all(agent in self._finished[env] for agent in one.agents):
             self._over[env] = True
             self._write_stats(env, infos, out)
@@ -170,6 +191,8 @@ class PettingZooEnv(BatchEnv):
                     raise
                 if mask is not None:
                     self._write_mask(env, agent, team, rows[agent], infos, mask, i)
+                elif "action_mask" in infos.get(agent, {}):
+                    self._unexpected_mask(env, agent, team)
         if self._state is not None:
             self._state.write(out.state, env, self._envs[env].state())  # type: ignore[arg-type]
 
@@ -179,6 +202,18 @@ class PettingZooEnv(BatchEnv):
             likely = "masks must come with every step, the last too"
             raise bad_step(self._spot(env), f"gave agent '{agent}' no info['action_mask']", likely)
         team.actions.write_mask(mask, column, value)
+
+    def _unexpected_mask(self, env: int, agent: Any, team: _Team) -> None:
+        """A mask that is left lets the policy choose what is not allowed."""
+        if self.config.mask is False or isinstance(team.actions, BoxActions):
+            return
+        found = "nobody of its team was there" if team.late else "its team gave none"
+        remedy = "env.mask=true takes it" if team.late else "give masks with every reset too"
+        raise BadObservation(
+            f"{self._spot(env)} gave agent '{agent}' an info['action_mask']",
+            ("expected", f"no mask: at the first reset {found}"),
+            ("try", f"{remedy}; env.mask=false leaves masks unread"),
+        )
 
     def _write_stats(self, env: int, infos: Mapping[Any, Any], out: Block) -> None:
         for column, key in enumerate(self.config.stats):
@@ -197,10 +232,11 @@ class PettingZooEnv(BatchEnv):
             key = (str(agent), *fault.key)
             raise bad_observation(self._spot(env), key, fault.expected, fault.found, fault.likely) from None
 
-    def _nobody_left(self, env: int, missing: set[Any]) -> None:
-        if missing:
+    def _nobody_left(self, env: int, there: set[Any], rows: Mapping[Any, Any]) -> None:
+        """Who is there without an end is observed, and stays in `agents`."""
+        if missing := there - (rows.keys() & set(self._envs[env].agents)):
             names = ", ".join(sorted(map(str, missing)))
-            likely = "set terminated or truncated in the step that removes an agent, and give its last observation"
+            likely = "set terminated or truncated in the step that takes it out of `agents`, and give its last observation"
             raise bad_step(self._spot(env), f"lost agent {names} without an end", likely)
 
     def _answer(self, env: int, answer: Any) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
@@ -208,18 +244,18 @@ class PettingZooEnv(BatchEnv):
             return answer
         raise bad_step(self._spot(env), f"returned a {type(answer).__name__} from reset()", "return (observations, infos)")
 
-    def _team(self, agents: tuple[Any, ...], infos: Mapping[Any, Any]) -> _Team:
+    def _team(self, agents: tuple[Any, ...], rows: Mapping[Any, Any], infos: Mapping[Any, Any]) -> _Team:
         env = self._envs[0]
         space, action = env.observation_space(agents[0]), env.action_space(agents[0])
         mask_from = ""
         split = isinstance(space, spaces.Dict) and set(space.spaces) == {"observation", "action_mask"}
         if split and self.config.mask is not False:
             space, mask_from = space.spaces["observation"], "obs"
+        late = not any(agent in rows for agent in agents)
         if not mask_from and self.config.mask is not False and not isinstance(action, spaces.Box):
-            mask_from = "info" if any("action_mask" in infos.get(agent, {}) for agent in agents) else ""
-        if self.config.mask and not mask_from:
-            raise UserError(f"env '{self.name}' gives agent '{agents[0]}' no action masks", ("try", "env.mask=false"))
-        return _Team(agents, obs_of(space, self.name), actions_of(action, self.name), mask_from)
+            shown = any("action_mask" in infos.get(agent, {}) for agent in agents)
+            mask_from = "info" if shown or (late and self.config.mask) else ""
+        return _Team(agents, obs_of(space, self.name), actions_of(action, self.name), mask_from, late)
 
     def _find_state(self, env: Any) -> Obs | None:
         if self.config.state is False:
@@ -256,6 +292,52 @@ def _teams(env: Any) -> dict[str, tuple[Any, ...]]:
         number = sum(known == name or known.startswith(f"{name}-") for known in teams)
         teams[f"{name}-{number + 1}" if number else name] = tuple(members)
     return teams
+
+
+def _given_teams(env: Any, patterns: Mapping[str, tuple[str, ...]], name: str) -> dict[str, tuple[Any, ...]]:
+    """Every agent goes to the first team that has a pattern for it."""
+    teams: dict[str, list[Any]] = {team: [] for team in patterns}
+    for agent in env.possible_agents:
+        team = next((team for team, globs in patterns.items() if _fits(agent, globs)), None)
+        if team is None:
+            raise UserError(
+                f"agent '{agent}' of env '{name}' is in no team",
+                ("expected", "a team for every agent in env.teams"),
+                ("try", f"env.teams.NAME=[{agent}], or a last team of all others: env.teams.NAME=['*']"),
+            )
+        teams[team].append(agent)
+    for team, members in teams.items():
+        if not members:
+            raise _nobody_fits(env, team, patterns[team], name)
+        _refuse_unequal(env, team, members)
+    return {team: tuple(members) for team, members in teams.items()}
+
+
+def _fits(agent: Any, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(str(agent), pattern) for pattern in patterns)
+
+
+def _nobody_fits(env: Any, team: str, patterns: tuple[str, ...], name: str) -> UserError:
+    agents = [str(agent) for agent in env.possible_agents]
+    taken = [agent for agent in agents if _fits(agent, patterns)]
+    near = None if taken else next(filter(None, (nearest(pattern, agents) for pattern in patterns)), None)
+    return UserError(
+        f"no agent of env '{name}' comes to team '{team}'",
+        ("found", f"earlier teams take {', '.join(taken)}" if taken else f"the agents of the env: {', '.join(agents)}"),
+        *([("did you mean", near)] if near else []),
+        ("try", "put it before them: the first team that fits an agent counts" if taken else "leave it out, or correct it"),
+    )
+
+
+def _refuse_unequal(env: Any, team: str, members: list[Any]) -> None:
+    for space_of in (env.observation_space, env.action_space):
+        first = space_of(members[0])
+        if odd := [agent for agent in members if space_of(agent) != first]:
+            raise UserError(
+                f"'{members[0]}' and '{odd[0]}' cannot be one team, '{team}'",
+                ("because", f"their spaces differ: {first} and {space_of(odd[0])}"),
+                ("try", "a team for each of them"),
+            )
 
 
 def _made(config: PettingZooConfig, name: str) -> Any:

@@ -14,7 +14,7 @@ from srl.core.seeds import Seeds
 from srl.envs.faults import name_of
 from srl.envs.watch import watch
 
-_OURS = ("stats", "signals", "state", "mask", "render", "checked", "args")
+_OURS = ("stats", "signals", "state", "mask", "teams", "render", "checked", "args")
 """Settings of the adapters; all other keys beside `use: my_pkg.envs:Make` go to the env itself."""
 _FAMILIES = {
     "ALE": "ale-py",

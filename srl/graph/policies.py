@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -55,7 +56,7 @@ def teams_of(graph: Graph, env: EnvSpec) -> dict[str, tuple[str, ...]]:
             raise WiringError(
                 f"the agents of team '{team}' are split between policies {sorted(map(str, set(names.values())))}",
                 ("expected", "one policy for all agents of a team"),
-                ("try", "let the env declare a team for each policy"),
+                ("try", f"env.teams='{_whole_teams(graph, env)}' of a PettingZoo env; another has to declare such teams"),
             )
         owners.setdefault(str(names[spec.agents[0]]), []).append(team)
     unknown = sorted(set(owners) - set(graph.policies))
@@ -67,6 +68,16 @@ def teams_of(graph: Graph, env: EnvSpec) -> dict[str, tuple[str, ...]]:
         )
     _refuse_idle_patterns(graph, env)
     return {name: tuple(teams) for name, teams in owners.items()}
+
+
+def _whole_teams(graph: Graph, env: EnvSpec) -> str:
+    """Teams that no two policies share, as the adapter of PettingZoo envs takes them."""
+    teams: dict[str, list[str]] = {}
+    for team, spec in env.teams.items():
+        names = [_match(graph, agent) for agent in spec.agents]
+        for agent, name in zip(spec.agents, names, strict=True):
+            teams.setdefault(f"{team}-{name}" if len(set(names)) > 1 else team, []).append(agent)
+    return json.dumps(teams)
 
 
 def _refuse_idle_patterns(graph: Graph, env: EnvSpec) -> None:

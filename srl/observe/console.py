@@ -180,10 +180,12 @@ def stats(report: Report) -> str:
 
 
 def rates(report: Report) -> str:
-    """`env 52,310/s, agent 104,620/s, train 52,100/s`"""
+    """`env 52,310/s, agent 104,620/s (hider 52,310, seeker 52,310), train 52,100/s`"""
     text = f"env {report.env_rate:,.0f}/s"
     if report.agent_rate and round(report.agent_rate) != round(report.env_rate):
         text += f", agent {report.agent_rate:,.0f}/s"
+    if len(report.policy_rates) > 1:
+        text += f" ({', '.join(f'{name} {rate:,.0f}' for name, rate in report.policy_rates.items())})"
     return text + f", train {report.train_rate:,.0f}/s"
 
 

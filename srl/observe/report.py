@@ -67,6 +67,8 @@ class Report:
     """Env steps a second."""
     agent_rate: float = 0.0
     """Agent steps a second (several agents an env step)."""
+    policy_rates: Mapping[str, float] = field(default_factory=dict)
+    """The same of each policy, where several learn."""
     train_rate: float = 0.0
     """Rows trained a second, epochs not counted."""
     returns: Mapping[str, float] = field(default_factory=dict)

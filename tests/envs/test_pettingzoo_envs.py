@@ -72,6 +72,58 @@ class Relay(ParallelEnv):
         return {"observation": row, "action_mask": allowed} if self.masked and agent == "sheep" else row
 
 
+class Leaver(Relay):
+    """wolf_0 is no longer in `agents` after step `leaves`, is still observed, and has no end."""
+
+    lives = {"wolf_0": (0, 9), "wolf_1": (0, 3), "sheep": (0, 3)}
+
+    def __init__(self, leaves: int) -> None:
+        super().__init__()
+        self.leaves = leaves
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        answer = super().reset(seed, options)
+        self._leave()
+        return answer
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        answer = super().step(actions)
+        self._leave()
+        return answer
+
+    def _leave(self) -> None:
+        if self.now == self.leaves:
+            self.agents.remove("wolf_0")
+
+
+class Blown(Relay):
+    """wolf_2 is rewarded with `reward` at step 3."""
+
+    def __init__(self, reward: Any) -> None:
+        super().__init__()
+        self.reward = reward
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        rows, rewards, *rest = super().step(actions)
+        return rows, rewards | ({"wolf_2": self.reward} if self.now == 3 else {}), *rest
+
+
+class Veiled(Relay):
+    """Wolves, who come after the reset, have masks in info; the sheep has them from the first step on, if `sheep`."""
+
+    lives = {"wolf_0": (1, 4), "wolf_1": (2, 4), "sheep": (0, 5)}
+
+    def __init__(self, sheep: bool = False, wolves: bool = True) -> None:
+        super().__init__()
+        self.allowed = {"wolf": [1, 1, 0, 1, 0]} if wolves else {}
+        self.allowed |= {"sheep": [1, 0, 1]} if sheep else {}
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        *answer, infos = super().step(actions)
+        masks = {agent: self.allowed.get(agent.partition("_")[0]) for agent in infos}
+        return *answer, {agent: {"action_mask": np.array(mask)} if mask else {} for agent, mask in masks.items()}
+
+
 def played(env: PettingZooEnv, ticks: int) -> Any:
     block = new_block(env.spec, env.count)
     env.reset(block)
@@ -158,6 +210,89 @@ def test_an_agent_that_leaves_without_an_end_is_an_error_of_the_env() -> None:
     with pytest.raises(BadObservation, match=r"env 4, seed \d+, step 3\) lost agent wolf_0 without an end"):
         for _ in played(env, 5):
             pass
+
+
+@pytest.mark.parametrize("leaves", [0, 2, 3])
+def test_an_agent_that_is_still_seen_has_not_left_the_agents_without_an_end(leaves: int) -> None:
+    env = PettingZooEnv(1, Seeds(0), id=Leaver, args={"leaves": leaves})
+    with pytest.raises(BadObservation, match=rf"Leaver' \(env 0, seed \d+, step {leaves}\) lost agent wolf_0 without an end"):
+        for _ in played(env, 4):
+            pass
+
+
+def test_an_agent_that_comes_with_its_end_was_never_there() -> None:
+    lives = {"wolf_0": (0, 5), "wolf_1": (3, 3), "sheep": (0, 5)}
+    env = PettingZooEnv(1, Seeds(0), id=type("Stillborn", (Relay,), {"lives": lives}))
+    for block in played(env, 5):
+        wolves = block.teams["wolf"]
+        assert not (wolves.active[0, 1] or wolves.terminated[0, 1] or wolves.obs[0, 1].any())
+
+
+@pytest.mark.parametrize("reward", [np.nan, -np.inf, np.ones(2)])
+def test_a_reward_that_is_no_finite_number_is_refused_in_every_step(reward: Any) -> None:
+    env = PettingZooEnv(3, Seeds(0), id=Blown, args={"reward": reward}, checked=0)
+    with pytest.raises(BadObservation, match=r"env 0, seed \d+, step 3\) returned the reward .* for agent 'wolf_2'"):
+        for _ in played(env, 5):
+            pass
+
+
+def test_masks_of_a_team_that_comes_later_are_taken_if_they_are_wanted() -> None:
+    env = PettingZooEnv(1, Seeds(0), id=Veiled, mask=True)
+    assert {name: team.mask for name, team in env.spec.teams.items()} == {"wolf": True, "sheep": False}
+    masks = [block.teams["wolf"].mask[0].astype(int).tolist() for block in played(env, 2)]
+    seen, none = [1, 1, 0, 1, 0], [0] * 5
+    assert masks == [[none, none], [seen, none], [seen, seen]]
+
+
+@pytest.mark.parametrize(
+    ("args", "agent", "remedy"),
+    [({}, "wolf_0", "try: env.mask=true"), ({"wolves": False, "sheep": True}, "sheep", "with every reset too")],
+)
+def test_a_mask_that_nobody_expected_is_refused(args: dict[str, bool], agent: str, remedy: str) -> None:
+    env = PettingZooEnv(1, Seeds(0), id=Veiled, args=args)
+    with pytest.raises(BadObservation, match=rf"step 1\) gave agent '{agent}' an info\['action_mask'\]") as caught:
+        for _ in played(env, 5):
+            pass
+    assert remedy in caught.value.format() and "env.mask=false" in caught.value.format()
+
+
+def test_masks_that_are_not_wanted_are_left() -> None:
+    env = PettingZooEnv(1, Seeds(0), id=Veiled, args={"sheep": True}, mask=False)
+    assert all(block.teams["wolf"].mask is None for block in played(env, 5))
+
+
+def test_masks_that_are_wanted_and_not_there_are_missed() -> None:
+    with pytest.raises(UserError, match=r"gives no action masks\n  try: env.mask=false"):
+        PettingZooEnv(1, Seeds(0), id=Relay, mask=True)
+
+
+def test_teams_are_those_that_are_given() -> None:
+    given = {"big": ["wolf_2"], "leader": ["wolf_0", "nobody"], "pack": ["wolf_*"], "rest": ["*"]}
+    env = make_env({"use": Relay, "teams": given}, 2, Seeds(0))
+    teams = {name: team.agents for name, team in env.spec.teams.items()}
+    assert teams == {"big": ("wolf_2",), "leader": ("wolf_0",), "pack": ("wolf_1",), "rest": ("sheep",)}
+    block = new_block(env.spec, 2)
+    env.reset(block)
+    assert block.teams["leader"].active.all() and not block.teams["pack"].active.any()
+
+
+@pytest.mark.parametrize(
+    ("teams", "message"),
+    [
+        ({"pack": ["wolf_[01]"], "big": ["wolf_2"]}, r"agent 'sheep' of env '.*' is in no team(.|\n)*env.teams.NAME=\[sheep\]"),
+        (
+            {"pack": ["wolf_0", "wolf_1"], "two": ["wolf_1"], "rest": ["*"]},
+            r"comes to team 'two'(.|\n)*earlier teams take wolf_1",
+        ),
+        ({"sheep": ["sheap"], "rest": ["*"]}, r"no agent .* comes to team 'sheep'(.|\n)*did you mean: sheep"),
+        ({"all": ["wolf_*"], "rest": ["*"]}, r"'wolf_0' and 'wolf_2' cannot be one team, 'all'(.|\n)*Box"),
+        ({"a/b": ["*"]}, "'env': teams cannot be called 'a/b'"),
+        ({"all": "*"}, r"'env.teams.all' expects list of str"),
+    ],
+)
+def test_teams_that_cannot_be_are_refused(teams: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        PettingZooEnv(1, Seeds(0), id=Relay, teams=teams)
 
 
 def test_an_env_by_turns_is_refused_with_the_fix() -> None:

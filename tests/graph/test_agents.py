@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from srl.config.yaml import parse
 from srl.core.errors import SrlError
-from srl.graph.policies import teams_of
+from srl.core.seeds import Seeds
+from srl.envs.resolve import make_env
+from srl.graph.policies import component_data, inspect_env, teams_of
 from srl.graph.prepare import prepare
 
 
@@ -25,6 +29,19 @@ def test_a_pattern_that_no_agent_comes_to_is_refused(agents: dict[str, str], pat
         teams_of(replace(prepared.graph, agents=agents), prepared.derived.env)
     assert caught.value.headline == f"no agent comes to the pattern '{pattern}'"
     assert word in caught.value.format()
+
+
+def test_a_team_that_is_split_between_policies_is_refused_with_teams_that_are_not() -> None:
+    prepared = prepare("simple_tag", look=False)
+    agents = {"adversary_0": "prey", "*": "hunter"}
+    with pytest.raises(SrlError) as caught:
+        teams_of(replace(prepared.graph, agents=agents), inspect_env(prepared.graph))
+    error = caught.value.format()
+    assert error.startswith("error[E10]: the agents of team 'adversary' are split between policies ['hunter', 'prey']")
+    (teams,) = re.findall(r"env\.teams='(.*)'", error)
+    env = make_env({**component_data(prepared.graph.env), "teams": parse(teams).data}, 1, Seeds(0)).spec
+    owners = teams_of(replace(prepared.graph, agents=agents), env)
+    assert owners == {"prey": ("adversary-prey",), "hunter": ("adversary-hunter", "agent")}
 
 
 def test_past_opponents_need_two_policies_that_learn() -> None:

@@ -83,6 +83,8 @@ def test_one_plain_line_says_it_all() -> None:
 
 def test_returns_are_shown_per_team_and_agents_where_they_differ_from_envs() -> None:
     text = line(replace(REPORT, returns={"hiders": 1.25, "seekers": -1.25}, agent_rate=40_000.0))
+    both = line(replace(REPORT, agent_rate=40_000.0, policy_rates={"hider": 30_000.0, "seeker": 10_000.0}))
+    assert "agent 40,000/s (hider 30,000, seeker 10,000), train" in both
     assert "return hiders 1.25, seekers -1.25 (episodes" in text
     assert "env 10,000/s, agent 40,000/s, train" in text
 
