@@ -122,6 +122,8 @@ def check_weights(graph: Graph, derived: Derived, *, resumed: bool = False) -> N
         if unused:
             raise WiringError(f"no layer of policy '{name}' is called '{unused[0]}'", ("layers", ", ".join(params)))
         have, want = _kept(shapes, entry.fresh), _kept(params, entry.fresh)
+        if not want:
+            raise WiringError(f"all layers of policy '{name}' are fresh: nothing is left to load", ("try", "no `load`"))
         if have == want:
             continue
         layer, *others = (key for key in {**want, **have} if want.get(key) != have.get(key))

@@ -163,6 +163,7 @@ def test_layers_that_do_not_fit_can_begin_anew(run: Path) -> None:
     ("more", "says"),
     [
         ({"fresh": ["actor.*"]}, "policy 'main' has fresh layers, but loads nothing"),
+        ({"load": "RUN", "fresh": ["*"]}, "all layers of policy 'main' are fresh: nothing is left to load"),
         ({"load": "RUN", "fresh": ["tower.*"]}, r"no layer of policy 'main' is called 'tower\.\*'"),
     ],
 )

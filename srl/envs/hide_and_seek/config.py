@@ -133,8 +133,8 @@ class Physics:
     """Of one environment step of 0.075 s."""
     arms: bool = False
     """Whether the agents' arms collide, as in the original, which now and then throws agents into the air."""
-    corners: bool = False
-    """Whether boxes and ramps stand on their four corners, as in the original, or on one foot that holds as much."""
+    corners: bool = True
+    """Whether boxes and ramps stand on their four corners, or, faster, on one foot that slides and turns about as they do."""
     threads: int = option(1, low=1)
 
     @property
@@ -142,7 +142,8 @@ class Physics:
         return 0.075 / self.substeps
 
 
-PHYSICS = {"exact": Physics(), "fast": Physics(substeps=7)}
+PHYSICS: dict[str, dict[str, Any]] = {"exact": {"substeps": 15, "corners": True}, "fast": {"substeps": 7, "corners": False}}
+"""What `physics=` sets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -255,7 +256,7 @@ def _check_task(config: Config) -> None:
 
 _QUADRANT = Config()
 _MINI = _QUADRANT.override(
-    hiders=(1, 1), seekers=(1, 1), boxes=(1, 1), ramps=(0, 0), rectangle=None, objects_inside=False, substeps=7
+    hiders=(1, 1), seekers=(1, 1), boxes=(1, 1), ramps=(0, 0), rectangle=None, objects_inside=False, **PHYSICS["fast"]
 )
 _FULL = Config(
     arena=Arena(scenario="randomwalls", outer_walls=0.5, wall_friction=1.0),
@@ -264,7 +265,7 @@ _FULL = Config(
     timing=Timing(horizon=240),
     rules=Rules(rectangle=(-6.0, 12.0), objects_inside=False),
 )
-_FAITHFUL: dict[str, Any] = {"arms": True, "corners": True, "positions": "joint", "yaw": "raw", "counts": "process"}
+_FAITHFUL: dict[str, Any] = {"arms": True, "positions": "joint", "yaw": "raw", "counts": "process"}
 _TASK = _FULL.override(
     task="lock_and_return",
     hiders=(1, 1),
@@ -281,7 +282,7 @@ _HARDER = _FULL.override(scale=1.5, horizon=360, hiders=(1, 4), seekers=(1, 4), 
 
 PRESETS: dict[str, Config] = {
     "mini": _MINI,
-    "mini_2v2": _QUADRANT.override(substeps=7),
+    "mini_2v2": _QUADRANT.override(**PHYSICS["fast"]),
     "quadrant": _QUADRANT,
     "full": _FULL,
     "harder": _HARDER,
@@ -298,7 +299,6 @@ PRESETS: dict[str, Config] = {
         boxes=(4, 4),
         ramps=(3, 3),
         ramp_placement="one_per_room",
-        wall_friction=0.01,
     ),
     "blueprint": _TASK.override(task="blueprint", horizon=150, scenario="empty", boxes=(8, 8), sites=(1, 4), wall_friction=0.01),
     "shelter": _TASK.override(

@@ -255,7 +255,7 @@ def _config(name: str, physics: str | None, overrides: dict[str, Any]) -> Config
     if physics is not None:
         if physics not in PHYSICS:
             raise WrongType(f"'env.physics' is {physics!r}", ("expected", " or ".join(PHYSICS)))
-        config = config.override(substeps=PHYSICS[physics].substeps)
+        config = config.override(**PHYSICS[physics])
     config = config.override(**overrides)
     check(config)
     return config

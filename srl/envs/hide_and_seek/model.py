@@ -173,5 +173,5 @@ def _object(name: str, corners: bool) -> str:
 
 
 def turning_friction(half_x: Array | float, half_y: Array | float) -> Array:
-    """Newton metres: how four corners at these places resist a turn, whatever the yaw and the speed."""
+    """Newton metres: about how four corners at these places resist a turn. (Theirs depends on yaw and speed, this does not.)"""
     return np.asarray(0.9 * FRICTION * GRAVITY * np.hypot(half_x, half_y))

@@ -47,7 +47,8 @@ class LockTask(Game):
         if not self.ordered:
             return kinds
         target, _ = self._next()
-        return np.asarray(np.arange(len(kinds)) == target[:, None])
+        things = np.arange(len(kinds))
+        return np.asarray(kinds & ((things == target[:, None]) | (things >= self.config.boxes)))  # ramps have no order
 
     def score(self, live: Array) -> tuple[Array, Array]:
         locked = self.scene.locked[:, : self.config.boxes]

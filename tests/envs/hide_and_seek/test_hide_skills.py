@@ -8,8 +8,8 @@ from srl.envs.hide_and_seek.layout import CUBE, LONG_X, Size
 
 PHYSICS = pytest.mark.parametrize(
     "physics",
-    [{"substeps": 15}, {"substeps": 7}, {"substeps": 15, "corners": True}],
-    ids=["exact", "fast", "corners"],
+    [{"substeps": substeps, "corners": corners} for substeps in (15, 7) for corners in (True, False)],
+    ids=["exact", "exact, one foot", "7 substeps", "fast"],
 )
 
 
@@ -145,6 +145,21 @@ def stopped(size: Size, substeps: int, corners: bool, speed: float, spin: float,
     assert np.abs(stage.poses.object_speeds[0, 0]).max() < 0.01
     assert stage.objects[0, 2] == pytest.approx(0.25, abs=0.001)
     return float(np.hypot(*(stage.objects[0, :2] - 9))), float(stage.objects[0, 3] - yaw)
+
+
+@pytest.mark.parametrize("ramp", [False, True])
+@pytest.mark.parametrize("substeps", [15, 7])
+def test_a_push_beside_the_middle_moves_a_thing_as_far_on_one_foot_and_turns_it_less(ramp: bool, substeps: int) -> None:
+    """What the foot does not do as corners do: docs/decisions/0017."""
+    ends = []
+    for corners in (True, False):
+        stage = Stage(substeps=substeps, corners=corners, scale=3.0)
+        things = [None, None, (2.4, 9.05)] if ramp else [(2.4, 9.05)]
+        stage.build(agents=[(2, 9), None, (15, 15)], objects=things).step(EAST, times=8)
+        ends.append(stage.objects[2 if ramp else 0, [0, 3]])
+    (far, turned), (far_on_foot, turned_on_foot) = ends
+    assert far > 4.0 and far_on_foot == pytest.approx(far, abs=0.5)
+    assert abs(turned_on_foot) <= abs(turned) + 0.05 and turned_on_foot == pytest.approx(turned, abs=0.6)
 
 
 def test_long_boxes_are_harder_to_turn_than_cubes() -> None:

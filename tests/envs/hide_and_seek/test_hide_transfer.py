@@ -69,6 +69,11 @@ def test_sequential_lock_accepts_only_the_next_box() -> None:
     assert not stage.scene.locked.any()
 
 
+def test_sequential_lock_lets_ramps_be_locked_at_any_time() -> None:
+    stage = lone("sequential_lock", (5.0, 5.0), (5, 3), (5, 1), (1, 5), (2.45, 3.0)).turn(0, (2.45, 3.0)).look().step(LOCK)
+    assert stage.scene.locked[0].tolist() == [False] * 4 + [True] + [False] * 2
+
+
 def test_sequential_lock_has_three_closed_rooms_with_a_ramp_each() -> None:
     env = HideAndSeekVec(6, Seeds(0), preset="sequential_lock")
     env.reset(new_block(env.spec, 6))
