@@ -79,6 +79,12 @@ class LoadedRun:
         """The checkpoints that a word means, by policy: of all that play and have learned."""
         return {name: self.checkpoint(which, name) for name in self.derived.players if self._learned(name)}
 
+    @property
+    def greedy(self) -> bool:
+        """Whether the run is evaluated with its most likely actions, not with drawn ones."""
+        evaluators = [node for node in self.graph.nodes if node.worker == "evaluator"]
+        return all(bool(node.args.get("greedy", True)) for node in evaluators)
+
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""
         return list(read_lines(self.folder / "metrics.jsonl"))
@@ -96,10 +102,14 @@ class LoadedRun:
         *,
         episodes: int = 20,
         envs: int | None = None,
-        greedy: bool = True,
+        greedy: bool | None = None,
         against: Mapping[str, LoadedPolicy] | None = None,
     ) -> dict[str, float]:
-        """Means over whole episodes: `return`, `length`, and the env's own numbers. `against` replaces policies by name."""
+        """Means over whole episodes: `return`, `length`, and the env's own numbers. `against` replaces policies by name.
+
+        `greedy`: None, as the run's own evaluator plays.
+        """
+        greedy = self.greedy if greedy is None else greedy
         policies = {name: self.policy(which, name=name) for name in self.derived.players} | dict(against or {})
         rollout = self.rollout(policies, envs=envs or min(episodes, 8), role="evaluation")
         try:
@@ -109,8 +119,9 @@ class LoadedRun:
         finally:
             rollout.close()
 
-    def play(self, which: str | Path = "best", *, episodes: int = 1, greedy: bool = True) -> Iterator[Array]:
-        """Pictures of one env, `[height, width, 3]`, until its episodes are over."""
+    def play(self, which: str | Path = "best", *, episodes: int = 1, greedy: bool | None = None) -> Iterator[Array]:
+        """Pictures of one env, `[height, width, 3]`, until its episodes are over. `greedy` as for `evaluate`."""
+        greedy = self.greedy if greedy is None else greedy
         policies = {name: self.policy(which, name=name) for name in self.derived.players}
         rollout = self.rollout(policies, envs=1, render=True)
         try:

@@ -103,6 +103,10 @@ class EnvSpec:
     """Numbers of a finished episode: `episode/<name>` in every log."""
     headline: tuple[str, ...] = ()
     """Those of `stats` that a person follows: the table shows them, and `srl eval --cross-play` the first of them."""
+    labels: tuple[str, ...] = ()
+    """Those of `stats` that name an episode, such as its seed: they have no mean, and no log."""
+    fps: float = 30.0
+    """Pictures a second at which a film of it is as fast as the real thing."""
 
 
 @dataclass(slots=True)

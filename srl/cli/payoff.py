@@ -128,7 +128,7 @@ def play_all(
     """
     rows, columns = (side(run, team, versions) for team in _two_teams(run))
     statistic = statistic or next(iter(run.derived.env.headline), f"return/{rows.team}")
-    payoff = Payoff(run.folder, rows, columns, statistic, episodes, _greedy(run) if greedy is None else greedy)
+    payoff = Payoff(run.folder, rows, columns, statistic, episodes, run.greedy if greedy is None else greedy)
     here, there = ([_policy(run, one, version) for version in one.versions] for one in (rows, columns))
     for number, ours in enumerate(here):
         payoff.cells.append([])
@@ -181,11 +181,6 @@ def _two_teams(run: LoadedRun) -> list[str]:
             ("found", f"an env with {len(teams)} team{'s' * (len(teams) != 1)}: {', '.join(teams)}"),
         )
     return teams
-
-
-def _greedy(run: LoadedRun) -> bool:
-    evaluators = [node for node in run.graph.nodes if node.worker == "evaluator"]
-    return all(bool(node.args.get("greedy", True)) for node in evaluators)
 
 
 def _policy(run: LoadedRun, side: Side, version: Version) -> LoadedPolicy:

@@ -23,7 +23,7 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("--episodes", type=_number, help="how many, of each match (default: 20; cross play: 32)")
     parser.add_argument("--envs", type=_number, default=None, help="envs side by side")
     parser.add_argument(
-        "--sampled", action="store_true", help="drawn actions, as in training (a matrix without it: as the run was evaluated)"
+        "--sampled", action="store_true", help="drawn actions, as in training (default: as the run was evaluated)"
     )
     parser.add_argument(
         "--cross-play",
@@ -45,7 +45,7 @@ def evaluate(argv: list[str]) -> int:
     other: LoadedRun | None = load_run(given.cross_play) if given.cross_play else None
     _say_checkpoints(run, given.checkpoint)
     if other is None:
-        result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=not given.sampled)
+        result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=_greedy(given))
         print("\n".join(_rows(result)))
         return 0
     names = list(run.derived.players)
@@ -58,9 +58,7 @@ def evaluate(argv: list[str]) -> int:
     _say_checkpoints(other, given.checkpoint)
     for name in names:
         against = {key: other.policy(given.checkpoint, name=key) for key in names if key != name}
-        result = run.evaluate(
-            given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=not given.sampled, against=against
-        )
+        result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=_greedy(given), against=against)
         print(f"{name} of {run.folder} against {', '.join(against)} of {other.folder}")
         print("\n".join(f"  {row}" for row in _rows(result)))
     return 0
@@ -73,8 +71,10 @@ def play(argv: list[str]) -> int:
     parser.add_argument("--record", metavar="FILE", type=Path, help=".mp4, .gif or .png (default: videos/ of the run)")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
     parser.add_argument("--episodes", type=_number, default=1)
-    parser.add_argument("--fps", type=float, default=30.0)
-    parser.add_argument("--sampled", action="store_true", help="drawn actions, as in training")
+    parser.add_argument("--fps", type=float, help="pictures a second (default: as fast as the real thing)")
+    parser.add_argument(
+        "--sampled", action="store_true", help="drawn actions, as in training (default: as the run was evaluated)"
+    )
     given = parser.parse_args(argv)
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no window, nor SDL's complaint that there is none
     from srl.loaded import load_run
@@ -82,11 +82,12 @@ def play(argv: list[str]) -> int:
 
     run = load_run(given.run)
     _say_checkpoints(run, given.checkpoint)
-    frames = run.play(given.checkpoint, episodes=given.episodes, greedy=not given.sampled)
+    fps = given.fps or run.derived.env.fps
+    frames = run.play(given.checkpoint, episodes=given.episodes, greedy=_greedy(given))
     if given.record is not None:
-        path = write_video(given.record, frames, given.fps)
+        path = write_video(given.record, frames, fps)
     else:
-        path = record(run.folder / "videos" / f"play-{time.strftime('%Y%m%d-%H%M%S')}", frames, given.fps)
+        path = record(run.folder / "videos" / f"play-{time.strftime('%Y%m%d-%H%M%S')}", frames, fps)
     print(path)
     return 0
 
@@ -99,12 +100,17 @@ def _matrix(run: LoadedRun, given: argparse.Namespace) -> int:
         episodes=given.episodes or 32,
         versions=given.versions,
         envs=given.envs,
-        greedy=False if given.sampled else None,
+        greedy=_greedy(given),
         statistic=given.show,
         show=lambda line: print(line, flush=True),
     )
     print(payoff.write())
     return 0
+
+
+def _greedy(given: argparse.Namespace) -> bool | None:
+    """None: as the run was evaluated."""
+    return False if given.sampled else None
 
 
 def _say_checkpoints(run: LoadedRun, which: str) -> None:

@@ -6,8 +6,15 @@ import ctypes.util
 import os
 import sys
 import warnings
+from typing import Any
 
 from srl.core.errors import Line, UserError
+
+
+def film_rate(env: Any) -> float:
+    """Pictures a second of a gymnasium or PettingZoo env, as it says itself."""
+    rate = (getattr(env, "metadata", None) or {}).get("render_fps")
+    return float(rate) if isinstance(rate, int | float) and rate > 0 else 30.0
 
 
 def choose_gl() -> None:

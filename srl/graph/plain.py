@@ -53,6 +53,8 @@ def env_to_data(env: EnvSpec) -> dict[str, Any]:
         "signals": {name: to_data(leaf) for name, leaf in env.signals.items()},
         "stats": list(env.stats),
         "headline": list(env.headline),
+        "labels": list(env.labels),
+        "fps": env.fps,
     }
 
 
@@ -72,6 +74,8 @@ def env_from_data(data: Mapping[str, Any]) -> EnvSpec:
         signals={name: from_data(leaf) for name, leaf in data["signals"].items()},
         stats=tuple(data["stats"]),
         headline=tuple(data["headline"]),
+        labels=tuple(data["labels"]),
+        fps=data["fps"],
     )
 
 

@@ -22,7 +22,6 @@ from srl.workers.base import Context, Port, Worker
 from srl.workers.checkpoints import checkpoint_folder, initial_folder
 from srl.workers.rollout import Rollout, picture, rendering
 
-_FPS = 15
 _LAST = 5.0
 """Seconds that the last evaluation of a run may take."""
 _AT_ONCE = 0.2
@@ -201,7 +200,7 @@ class EvaluatorWorker(Worker):
     def _show(self) -> None:
         film, self._film = self._film, None
         if film and self.context.folder is not None:
-            record(self.context.folder / "videos" / f"step_{self._env_steps:09d}", film, fps=_FPS)
+            record(self.context.folder / "videos" / f"step_{self._env_steps:09d}", film, fps=self.context.derived.env.fps)
 
     def _report(self, match: _Match, result: Mapping[str, float]) -> None:
         for name, value in result.items():

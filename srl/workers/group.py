@@ -59,6 +59,7 @@ class Group:
             for name, info in (policies or derived.players).items()
         }
         self._stats = np.zeros((envs, len(self.spec.stats)))
+        self._means = [(index, name) for index, name in enumerate(self.spec.stats) if name not in self.spec.labels]
         self._state = next((recorder for recorder in self.recorders.values() if recorder.next_state is not None), None)
         self._only = next(iter(self.recorders.values())) if len(self.recorders) == 1 else None
         self._blocks: dict[tuple[int, int], Block] = {}
@@ -166,7 +167,7 @@ class Group:
             if "length" not in self.spec.stats:
                 self.reading.add(f"{self._title}/length", float(lived.max(1).sum()) / len(recorders), len(over) / len(recorders))
             recorder.forget(over if counting is None else ended)
-        for index, name in enumerate(self.spec.stats):
+        for index, name in self._means:
             self.reading.add(f"{self._title}/{name}", float(self._stats[over, index].sum()), len(over))
         self.reading.count("episodes", len(over))
         return ended

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import srl
 from srl.__main__ import main
@@ -153,3 +154,26 @@ def test_one_team_has_nobody_to_meet(tmp_path: Path) -> None:
 def test_what_cannot_be_is_said(words: list[str], said: str, pennies: Path) -> None:
     with pytest.raises(UserError, match=said):
         evaluate([str(pennies), "--cross-play", "--episodes", "1", *words])
+
+
+def test_eval_plays_as_the_run_was_evaluated(hide_and_seek: Path, pennies: Path) -> None:
+    run = srl.load_run(hide_and_seek)
+    as_it_was, drawn, greedy = (run.evaluate(episodes=4, greedy=how) for how in (None, False, True))
+    assert as_it_was == drawn != greedy
+    assert srl.load_run(pennies).greedy
+
+
+def test_the_seed_of_an_episode_is_no_figure_of_a_run(hide_and_seek: Path) -> None:
+    run = srl.load_run(hide_and_seek)
+    assert "seed" in run.derived.env.stats and "seed" not in run.evaluate(episodes=2)
+    assert not any(key.endswith("/seed") for row in run.metrics() for key in row)
+
+
+def test_a_film_is_as_fast_as_the_real_thing(hide_and_seek: Path, tmp_path: Path) -> None:
+    assert srl.load_run(hide_and_seek).derived.env.fps == pytest.approx(1 / 0.075)
+    assert main(["play", str(hide_and_seek), "--record", str(tmp_path / "film.gif")]) == 0
+    with Image.open(tmp_path / "film.gif") as film:
+        assert film.info["duration"] == pytest.approx(75, abs=5)
+    with srl.build(env="CartPole-v1", algorithm="ppo", sampling={"envs": 2, "steps": 4}) as session:
+        actor: Any = session.workers["actor/0"]
+        assert actor.groups[0].spec.fps == 50

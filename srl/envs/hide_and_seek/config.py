@@ -10,6 +10,8 @@ from srl.core.load import dump, load, nearest, option
 from srl.core.option import written
 
 Range = tuple[int, int]
+STEP = 0.075
+"""Seconds of one environment step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,7 +141,7 @@ class Physics:
 
     @property
     def timestep(self) -> float:
-        return 0.075 / self.substeps
+        return STEP / self.substeps
 
 
 PHYSICS: dict[str, dict[str, Any]] = {"exact": {"substeps": 15, "corners": True}, "fast": {"substeps": 7, "corners": False}}

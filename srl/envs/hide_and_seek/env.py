@@ -15,7 +15,7 @@ from srl.core.seeds import Seeds, generator
 from srl.core.tree import Array, Tree
 from srl.envs.drawing import require_gl
 from srl.envs.hide_and_seek import rules, stats
-from srl.envs.hide_and_seek.config import PHYSICS, Config, preset
+from srl.envs.hide_and_seek.config import PHYSICS, STEP, Config, preset
 from srl.envs.hide_and_seek.draws import Draws
 from srl.envs.hide_and_seek.layout import Layout, check, layout, team_sizes
 from srl.envs.hide_and_seek.observe import Observer, obs_spec
@@ -247,6 +247,8 @@ def env_spec(config: Config) -> EnvSpec:
         },
         stats=stats.names(GAMES[config.rules.task]),
         headline=stats.headline(config),
+        labels=("seed",),
+        fps=1 / STEP,
     )
 
 
