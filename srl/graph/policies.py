@@ -127,10 +127,16 @@ def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
 
 def acting_policy(info: PolicyInfo) -> Policy:
     """A policy that acts: the torch-free twin where there is one."""
+    policy: Policy
     if info.twin is not None:
-        twin: Policy = REGISTRIES["policy"].resolve(info.twin)(info.config, info.spec)
-        return twin
-    policy: Policy = new_policy(info.use, info.config, info.spec)
+        policy = REGISTRIES["policy"].resolve(info.twin)(info.config, info.spec)
+    elif not info.needs_torch:
+        policy = new_policy(info.use, info.config, info.spec)
+    else:
+        import torch
+
+        with torch.random.fork_rng(devices=[]):  # a trainer of this process may draw from it: weights that are replaced take none
+            policy = new_policy(info.use, info.config, info.spec)
     return policy
 
 

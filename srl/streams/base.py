@@ -138,6 +138,10 @@ class SampleProducer(End):
     def discard(self, slab: Slab, reason: str) -> None:
         """Give an unfinished slab back (drain, barrier): it counts as put and as dropped for `reason`."""
 
+    @abstractmethod
+    def withdraw(self) -> None:
+        """Take back all wishes, and give back the grants that no slab has used (barrier): who asks first then is served first."""
+
     @property
     @abstractmethod
     def slots(self) -> int:
@@ -248,6 +252,11 @@ class ParamPublisher(End):
     @abstractmethod
     def publish(self, version: Version, params: Tree, keep: bool = False) -> None:
         """Make this the newest version. The tree is copied before this returns. `keep`: also remember it for `fetch`."""
+
+    @property
+    @abstractmethod
+    def kept(self) -> Mapping[Version, Tree]:
+        """What is remembered, oldest first; nothing where only shared memory holds it."""
 
 
 class ParamSubscriber(End):

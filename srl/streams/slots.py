@@ -125,6 +125,15 @@ class Producer(Peers[_Consumer], SampleProducer):
             self._words[link.row * ROW + AT_DROPPED] += 1
             link.wire.send(BACK, 0, number)
 
+    def withdraw(self) -> None:
+        self._wishes = self._misses = 0
+        for link in self._by_name.values():
+            for _ in range(link.asked):
+                link.wire.send(UNWANT)
+            link.asked = 0
+            while link.grants:
+                link.wire.send(BACK, 0, link.grants.popleft()[0])
+
     def waits(self) -> str:
         if self._wishes:
             asked = ", ".join(f"{link.name} ({link.asked})" for link in self._by_name.values() if link.asked)

@@ -100,6 +100,10 @@ class Publisher(Peers[_Reader], ParamPublisher):
             self._tell(link)
             self._serve(link)
 
+    @property
+    def kept(self) -> Mapping[Version, Tree]:
+        return self._kept if self._words is None else {}
+
     def _write(self, words: memoryview, arrays: list[Array], version: Version) -> None:
         number = words[0] + 1
         slot = number % _SLOTS

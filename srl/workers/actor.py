@@ -112,6 +112,8 @@ class ActorWorker(Worker):
         self._barrier = number
         for turn in self._turns:
             self._drop(turn, "barrier")
+        for end in self._samples.values():
+            end.withdraw()
 
     def state(self) -> Tree:
         state: dict[str, Any] = {"barrier": np.array([self._barrier])}

@@ -6,11 +6,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from srl.core.tree import Tree
 from srl.graph.weights import archive_folder, checkpoint_folder, initial_folder
 from srl.store import checkpoint
 from srl.workers.base import Context
 
-__all__ = ["Checkpoints", "checkpoint_folder", "initial_folder"]
+__all__ = ["PAST", "Checkpoints", "checkpoint_folder", "initial_folder"]
+
+PAST = "past"
+"""The group of an inline checkpoint that holds the past versions: updates -> what was published."""
 
 
 class Checkpoints:
@@ -57,17 +63,22 @@ class Checkpoints:
         if self._is_archived(updates):
             self._archive(run, updates, env_steps, groups["policy"])
 
-    def past(self, before: int) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
-        """(updates, env steps, parameters) of the versions that were kept for good before so many updates, oldest first."""
-        run, graph = self._context.folder, self._context.graph
+    def past(self, saved: checkpoint.Checkpoint) -> Iterator[tuple[int, Tree]]:
+        """(updates, what was published) of past versions, oldest first: those that an inline checkpoint holds, else those that
+        were kept for good before it."""
+        run, graph, before = self._context.folder, self._context.graph, int(saved.state["updates"])
+        if PAST in saved.groups:
+            held = {int(updates): tree for updates, tree in saved.tree(PAST).items()}
+            yield from ((updates, held[updates]) for updates in sorted(held) if updates < before)
+            return
         if run is None:
             return
         for folder in (initial_folder(run, graph, self._policy), archive_folder(run, graph, self._policy)):
             for path in checkpoint.checkpoints(folder):
-                saved = checkpoint.read(path)
-                updates = int(saved.state.get("updates", before))
+                one = checkpoint.read(path)
+                updates = int(one.state.get("updates", before))
                 if updates < before:
-                    yield updates, int(saved.state["env_steps"]), saved.groups["policy"]
+                    yield updates, {"params": one.groups["policy"], "env_steps": np.array([int(one.state["env_steps"])])}
 
     def _is_archived(self, updates: int) -> bool:
         wanted = self._context.graph.checkpoint

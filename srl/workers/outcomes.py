@@ -48,6 +48,11 @@ class Outcomes:
         """A question that carried them was answered."""
         self.leaves["faced"][...] = NOBODY
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All there is to know, as it is now: to be copied, or written into."""
+        return {**self.leaves, "version": self._version, "begins": self._begins}
+
 
 class WinRates:
     """How often the side that learns beats each version, and which version it should meet next."""
@@ -56,6 +61,15 @@ class WinRates:
         self._power = power
         self._results: dict[Version, tuple[float, float]] = {}
         """Version -> (won, played), recent episodes counting most."""
+
+    def save(self) -> Array:
+        """`[versions, 3]`: version, won, played."""
+        rows = [(version, *results) for version, results in self._results.items()]
+        return np.array(rows, np.float64).reshape(-1, 3)
+
+    def load(self, saved: Array) -> None:
+        """The inverse of `save`."""
+        self._results = {int(version): (float(won), float(played)) for version, won, played in saved}
 
     def add(self, version: Version, won: float, played: int) -> None:
         """Episodes against one version; `won` may be a fraction."""

@@ -1,4 +1,4 @@
-"""Policy workers: answer what has queued, with the newest weights. They keep nothing between questions."""
+"""Policy workers: answer what has queued, with the newest weights. Between questions only past opponents keep something."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PolicyArgs:
 
 
 class PolicyWorker(Worker):
-    """Stateless: any policy worker may answer any question."""
+    """Any policy worker may answer any question; only the choice of past versions has a state."""
 
     ports = {"asks": Port("infer", "server"), "params": Port("param", "subscriber", optional=True)}
     Args = PolicyArgs
@@ -55,6 +55,8 @@ class PolicyWorker(Worker):
         self._info = context.derived.policies[args.policy]
         self.policy = ready_policy(context.graph, self._info, context.node.device)
         self.version = -1 if self._params is not None else 0
+        self._weights: Tree = {}
+        """Of the version that answers."""
         self._selector = ""
         self._left = self._chosen = self._results = 0
         self._rates = WinRates(args.power)
@@ -81,6 +83,24 @@ class PolicyWorker(Worker):
         self.reading.add("infer/batch", units)
         return units
 
+    def barrier(self, number: int) -> None:
+        """Nobody waits for the answers any more, and a run that goes on from here has no such questions."""
+        while self._asks.take(1, NEWEST) is not None:
+            pass
+
+    def state(self) -> Tree:
+        """The version that was chosen plays on, and the next is chosen from what is known of them."""
+        if self.args.choose == "latest" or self.version < 0:
+            return {}
+        choice = np.array([self.version, self._left, self._chosen, self._results])
+        return {"choice": choice, "rates": self._rates.save(), "weights": self._weights}
+
+    def restore(self, state: Tree) -> None:
+        assert isinstance(state, dict)
+        self._load(int(state["choice"][0]), state["weights"])
+        self._left, self._chosen, self._results = map(int, state["choice"][1:])
+        self._rates.load(state["rates"])
+
     def wake_at(self) -> float | None:
         """When the oldest question has waited long enough."""
         if self.args.min_batch <= 1:
@@ -100,7 +120,9 @@ class PolicyWorker(Worker):
         else:
             newer = self._fetch(params)
         if newer is not None:
-            self._load(*newer)
+            version, tree = newer
+            assert isinstance(tree, dict)
+            self._load(version, tree["params"])
             self._left, self._results, self._selector = self.args.hold, 0, ""
 
     def _has_met(self) -> bool:
@@ -139,10 +161,9 @@ class PolicyWorker(Worker):
         self.reading.count("past_episodes", int(known.sum()))
         self.reading.add(f"beaten/{self.args.policy}", float(won[known].sum()), int(known.sum()))
 
-    def _load(self, version: int, tree: Tree) -> None:
-        assert isinstance(tree, dict)
-        self.policy.load(tree["params"], version)
-        self.version = version
+    def _load(self, version: int, weights: Tree) -> None:
+        self.policy.load(weights, version)
+        self.version, self._weights = version, weights
         self.reading.totals["version"] = updates_of(version)
 
     def _worth_waiting(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from srl.api.env import EnvSpec, TeamBlock, mask_leaves
 from srl.api.slab import SlabShape
+from srl.core.errors import BadObservation
 from srl.core.seeds import row_keys, word
 from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, copy_into, map_tree
@@ -27,7 +28,7 @@ class Recorder:
     def __init__(self, info: PolicyInfo, env: EnvSpec, shape: SlabShape, *, seed: int, first_env: int) -> None:
         self.info, self.shape = info, shape
         envs, agents = shape.envs, shape.agents
-        self.steps = shape.steps
+        self.steps, self._first_env = shape.steps, first_env
         self.tree: dict[str, Any] = {}
         self.ids = first_env * agents + np.arange(envs * agents, dtype=np.int64).reshape(envs, agents)
         self.valid = np.zeros((envs, agents), bool)
@@ -165,7 +166,9 @@ class Recorder:
         return mean
 
     def finish(self) -> None:
-        """The slab is full: keep row T as the carry row."""
+        """The slab is full: keep row T as the carry row. Envs are looked at closely in their first ticks; rewards always."""
+        if not np.isfinite(self.tree["reward"]).all():
+            self._refuse_reward(self.tree["reward"])
         self.keep(self.steps)
 
     def keep(self, row: int) -> None:
@@ -184,6 +187,7 @@ class Recorder:
             "lived": self.rows_lived,
             "carry": self._carry,
             "memory": self.memory,
+            "outcomes": self.outcomes.arrays if self.outcomes is not None else {},
         }
         copied: dict[str, Any] = map_tree(
             np.copy, {key: tree for key, tree in saved.items() if not (isinstance(tree, dict) and not tree)}
@@ -198,6 +202,8 @@ class Recorder:
         copy_into(self._carry, saved["carry"])
         if self.info.memory != {}:
             copy_into(self.memory, saved["memory"])
+        if self.outcomes is not None:
+            copy_into(self.outcomes.arrays, saved["outcomes"])
 
     def reset_memory(self) -> None:
         """All agents start anew."""
@@ -205,6 +211,14 @@ class Recorder:
             map_tree(lambda leaf: leaf.fill(0), self.memory)
 
     # private ------------------------------------------------------------------------------------------------------
+
+    def _refuse_reward(self, rewards: Array) -> None:
+        row, env, agent = np.argwhere(~np.isfinite(rewards))[0]
+        whose = f"for agent {agent} of policy '{self.info.name}'"
+        raise BadObservation(
+            f"env {self._first_env + env} wrote the reward {rewards[row, env, agent]} {whose}",
+            ("expected", "one finite number: a single nan makes all weights nan"),
+        )
 
     def _new_carry(self, env: EnvSpec) -> dict[str, Any]:
         rows = (self.shape.envs, self.shape.agents)

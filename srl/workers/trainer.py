@@ -12,10 +12,11 @@ import numpy as np
 from srl.core.load import option
 from srl.core.spec import Leaf, zeros
 from srl.core.tree import Tree, map_tree
+from srl.store.checkpoint import Checkpoint
 from srl.streams.base import End, Lease, ParamPublisher, SampleConsumer, epoch_of, updates_of, version
 from srl.streams.grants import Grants
 from srl.workers.base import Context, Port, Worker
-from srl.workers.checkpoints import Checkpoints
+from srl.workers.checkpoints import PAST, Checkpoints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class TrainerWorker(Worker):
         self.learner.between = self._between
         self.updates = 0
         self.env_steps = 0
-        self._epoch = context.incarnation
+        self._epoch = 0 if context.inline else context.incarnation  # inline, slabs of an earlier process are none
         self._grants = Grants(args.slabs, args.staleness)
         self._batches = [zeros(_batch_spec(self._record, args.slabs)) for _ in range(args.staleness + 1)]
         self._versions = np.zeros((args.staleness + 1) * args.slabs, np.int64)
@@ -61,10 +62,12 @@ class TrainerWorker(Worker):
         saved = self._checkpoints.start()
         if saved is not None:
             self._restore(saved.groups, saved.state)
-            self._remember()
+            self._remember(saved)
         else:
             self._checkpoints.write_initial(self.learner.params())
         self._publish()
+        if saved is not None and context.inline:
+            self._grant()  # as after a barrier: before anybody asks
 
     def poll(self) -> int:
         """Grant, gather, and train one batch if it is full."""
@@ -97,12 +100,13 @@ class TrainerWorker(Worker):
 
     def barrier(self, number: int) -> None:
         """What has arrived for later batches is dropped and its grants are given again; the others stand."""
+        self._barrier_due = False
+        self._grant()
         while (lease := self._samples.get()) is not None:
             self._grants.arrived(lease.grant)
             lease.discard("barrier")
         for grant in self._grants.forget():
             self._samples.grant(grant.number, version(self._epoch, grant.min_updates))
-        self._barrier_due = False
 
     def drain(self) -> bool:
         """Full batches train; nothing new is granted."""
@@ -116,6 +120,9 @@ class TrainerWorker(Worker):
     def save(self, workers: Tree | None = None) -> None:
         groups, state = self.learner.state()
         state = {**state, "updates": self.updates, "env_steps": self.env_steps}
+        if workers is not None and self._params.kept:
+            past: dict[str, Any] = {str(updates_of(number)): tree for number, tree in self._params.kept.items()}
+            groups[PAST] = past
         self._checkpoints.write(self.updates, self.env_steps, groups, state, workers)
 
     def close(self) -> None:
@@ -124,7 +131,7 @@ class TrainerWorker(Worker):
             close()
 
     def _grant(self) -> int:
-        if self._resting or self.finished:
+        if self._resting or self.finished or self._barrier_due:
             return 0
         issued = self._grants.issue(self.updates)
         for number, min_updates in issued:
@@ -189,11 +196,10 @@ class TrainerWorker(Worker):
         totals["staleness_max"] = max(totals.get("staleness_max", 0.0), float(lag.max()))
         self._checkpoint_if_due()
 
-    def _remember(self) -> None:
-        """After a restart or a resume, past opponents are those that were kept for good: the others died with the process."""
+    def _remember(self, saved: Checkpoint) -> None:
+        """After a restart or a resume, past opponents are those that were saved: the others died with the process."""
         if self.args.keep_every:
-            for updates, env_steps, params in self._checkpoints.past(self.updates):
-                tree = {"params": params, "env_steps": np.array([env_steps])}
+            for updates, tree in self._checkpoints.past(saved):
                 self._params.publish(version(self._epoch, updates), tree, keep=True)
 
     def _publish(self) -> None:

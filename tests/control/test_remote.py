@@ -66,7 +66,7 @@ def test_a_supervisor_ends_with_its_lifeline(tmp_path: Path) -> None:
 
 def test_a_worker_killed_on_a_remote_host_is_restarted_there(tmp_path: Path) -> None:
     with remote() as (far, _):
-        work = graph(counters=2, via="zmq", on_failure="restart", count={"die": "exit", "only": 0}, stop={"env_steps": 3000})
+        work = graph(counters=1, via="zmq", on_failure="restart", count={"die": "exit", "only": 0}, stop={"env_steps": 3000})
         controller, verdict = run(work, far, tmp_path)
         assert verdict.kind == "done", verdict.format()
         assert controller.watch.restarts["counter"] == 1

@@ -9,16 +9,22 @@ import pytest
 from rig import derived, graph, with_node
 
 from srl.control.controller import Controller
-from srl.graph.derive import Derived
+from srl.graph.derive import Derived, derive
+from srl.graph.prepare import prepare
 from srl.graph.spec import Graph, Stop
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
+from srl.streams import versions
 
 
 def go(work: Graph, found: Derived, folder: RunFolder, resume: bool = False) -> checkpoint.Checkpoint:
     verdict = Controller(work, folder=folder, derived=found, resume=folder.path if resume else None).run()
     assert verdict.kind == "done", verdict.format()
-    path = checkpoint.latest(folder.checkpoints)
+    return newest(folder.checkpoints)
+
+
+def newest(folder: Path) -> checkpoint.Checkpoint:
+    path = checkpoint.latest(folder)
     assert path is not None
     return checkpoint.read(path)
 
@@ -49,9 +55,6 @@ def test_a_stop_at_a_barrier_and_a_resume_are_the_straight_run(stop: int, tmp_pa
 
 @pytest.mark.parametrize(("actors", "groups", "staleness"), [(1, 1, 0), (3, 1, 0), (2, 2, 1)])
 def test_ppo_resumes_bit_for_bit(actors: int, groups: int, staleness: int, tmp_path: Path) -> None:
-    from srl.graph.derive import derive
-    from srl.graph.prepare import prepare
-
     chosen: dict[str, Any] = {"checkpoint": {"every": 2}, "seed": 5, "algorithm": {"lr": 1e-3}}
     work = prepare("cartpole", ["mode=inline"], settings=chosen, look=False).graph
     sizes = {"envs": 16, "steps": 64, "groups": groups}
@@ -63,6 +66,64 @@ def test_ppo_resumes_bit_for_bit(actors: int, groups: int, staleness: int, tmp_p
     folder = RunFolder.create(tmp_path, "halves", 5)
     go(replace(work, stop=Stop(updates=2)), found, folder)
     same(straight, go(work, found, folder, resume=True))
+
+
+def test_an_evaluator_whose_policy_needs_torch_leaves_the_generator_as_it_is(tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {"policy": {"use": "recurrent", "width": 4}, "checkpoint": {"every": 2}, "seed": 5}
+    chosen |= {
+        "sampling": {"envs": 4, "steps": 16},
+        "algorithm": {"chunk": 8, "lr": 1e-3},
+        "evaluation": {"every": 64, "episodes": 1},
+    }
+    work = replace(prepare("cartpole", ["mode=inline"], settings=chosen, look=False).graph, stop=Stop(updates=4))
+    found = derive(work)
+    straight = go(work, found, RunFolder.create(tmp_path, "straight", 5))
+    folder = RunFolder.create(tmp_path, "halves", 5)
+    go(replace(work, stop=Stop(updates=2)), found, folder)
+    same(straight, go(work, found, folder, resume=True))
+
+
+LEARNER: dict[str, Any] = {"policy": {"hidden": [4]}, "algorithm": {"use": "ppo", "minibatch": 32, "lr": 1e-2}}
+PENNIES: dict[str, Any] = {
+    "env": f"{Path(__file__).parents[2] / 'docs' / 'examples' / 'pennies.py'}:Pennies",
+    "policies": {"even": LEARNER, "odd": LEARNER},
+    "agents": {"even": "even", "odd": "odd"},
+}
+"""Cannot be saved: a barrier begins new episodes."""
+TEAMS: dict[str, Any] = {
+    "env": {"use": "fake", "teams": {"even": 2, "odd": 1}, "length": [5, 9], "end": "random"},
+    "policies": {"even": LEARNER, "odd": LEARNER},
+    "agents": {"even*": "even", "odd*": "odd"},
+}
+"""Can be saved in the middle of an episode."""
+
+
+@pytest.mark.parametrize("game", [PENNIES, TEAMS], ids=["pennies", "teams"])
+@pytest.mark.parametrize(
+    ("choose", "hold", "groups"),
+    [("latest-2", 1, 1), ("uniform", 1, 2), ("uniform", 3, 1), ("win_rate", 1, 1), ("win_rate", 2, 2)],
+)
+def test_past_opponents_resume_bit_for_bit(
+    game: dict[str, Any], choose: str, hold: int, groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "HISTORY", 4)  # so that some are given up, and one that plays is kept no longer
+    opponents = {"groups": groups, "keep_every": 1, "choose": choose, "hold": hold, "initial": 0.2}
+    chosen: dict[str, Any] = {
+        "sampling": {"envs": 4, "steps": 7, "workers": 1},
+        "layout": "inline",
+        "evaluation": None,
+        "seed": 5,
+    }
+    chosen |= {"checkpoint": {"every": 2}, "opponents": opponents, **game}
+    work = replace(prepare(overrides=["mode=inline"], settings=chosen, look=False).graph, stop=Stop(updates=14))
+    found = derive(work)
+    straight, folder = RunFolder.create(tmp_path, "straight", 5), RunFolder.create(tmp_path, "halves", 5)
+    for run, updates in [(straight, 14), (folder, 6), (folder, 10), (folder, 14)]:
+        stop = replace(work, stop=Stop(updates=updates))
+        verdict = Controller(stop, folder=run, derived=found, resume=run.path if updates > 6 and run is folder else None).run()
+        assert verdict.kind == "done", verdict.format()
+    for policy in ("even", "odd"):
+        same(newest(straight.checkpoints / policy), newest(folder.checkpoints / policy))
 
 
 def test_a_resume_of_too_few_episodes_has_no_answer_and_does_not_give_the_old_one(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_hide_and_seek_keeps_ten_to_twenty_versions_of_a_run(name: str) -> None:
 def test_past_opponents_of_a_resumed_run_are_the_archived_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opponents = {"choose": "uniform", "keep_every": 3}
     first = srl.launch(
-        **GAME, opponents=opponents, mode="inline", checkpoint=KEPT, stop={"updates": 9}, runs=tmp_path, quiet=True
+        **GAME, opponents=opponents, layout="inline", checkpoint=KEPT, stop={"updates": 9}, runs=tmp_path, quiet=True
     )
     kept: dict[str, list[int]] = {}
     publish = Publisher.publish
@@ -104,5 +104,5 @@ def test_past_opponents_of_a_resumed_run_are_the_archived_versions(tmp_path: Pat
         publish(self, number, params, keep)
 
     monkeypatch.setattr(Publisher, "publish", seen)
-    srl.launch(resume=first.folder, overrides=["stop.updates=12"], quiet=True)
+    srl.launch(resume=first.folder, overrides=["stop.updates=12", "mode=inline"], quiet=True)
     assert list(kept.values()) == [[0, 4, 8, 9, 12]] * 2, "initial, archived, and then every third update"

@@ -10,6 +10,7 @@ import pytest
 
 from srl.api.env import action_leaves
 from srl.api.slab import SlabShape, slab_spec
+from srl.core.errors import BadObservation
 from srl.core.seeds import Rng
 from srl.core.spec import Leaf, lead, zeros
 from srl.envs.fake import FakeEnv, fields_of
@@ -202,3 +203,14 @@ def test_action_shapes_follow_the_spec() -> None:
     graph = graph_of({"*": "main"}, action=[3, 2])
     spec = derived_of(graph).policies["main"].spec
     assert zeros(lead(action_leaves(spec.action), 4)).shape == (4, 2)
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf])
+def test_a_slab_with_a_reward_that_is_no_number_is_not_handed_on(reward: float) -> None:
+    graph = graph_of({"*": "main"})
+    derived = derived_of(graph)
+    group, _ = record(graph, derived, slabs=1)
+    recorder = group.recorders["main"]
+    recorder.tree["reward"][2, 1, 0] = reward
+    with pytest.raises(BadObservation, match=f"env 11 wrote the reward {reward} for agent 0 of policy 'main'"):
+        recorder.finish()

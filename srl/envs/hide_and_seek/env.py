@@ -246,7 +246,7 @@ def env_spec(config: Config) -> EnvSpec:
             if size
         },
         stats=stats.names(GAMES[config.rules.task]),
-        headline=stats.headline(config),
+        headline=stats.headline(config, GAMES[config.rules.task]),
         labels=("seed",),
         fps=1 / STEP,
     )

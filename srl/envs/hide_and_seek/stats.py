@@ -55,10 +55,12 @@ def names(game: type[Game]) -> tuple[str, ...]:
     return (*_SUMS, *_MARKS, *_ENDS, "seed", *game.stats)
 
 
-def headline(config: Config) -> tuple[str, ...]:
-    """What tells the stages of this game apart at a glance."""
-    seeking = ("seen", "hider_in_room_prep", "seeker_in_room", "box_move_main", "box_lock") if config.seekers else ("box_lock",)
-    return (*seeking, "ramp_move_main", "ramp_lock", "seeker_high") if config.ramps and config.seekers else seeking
+def headline(config: Config, game: type[Game]) -> tuple[str, ...]:
+    """What tells the stages of this game apart at a glance, or how far a task is solved."""
+    if not config.seekers:
+        return (*game.stats, "box_lock")
+    seeking = ("seen", "hider_in_room_prep", "seeker_in_room", "box_move_main", "box_lock")
+    return (*seeking, "ramp_move_main", "ramp_lock", "seeker_high") if config.ramps else seeking
 
 
 class Tracker:

@@ -131,6 +131,20 @@ def test_nothing_overlaps_and_everything_is_inside(name: str) -> None:
             assert not meets.any()
 
 
+@pytest.mark.parametrize("thing", ["agents", "cubes", "ramps"])
+def test_things_stand_anywhere_within_their_cells(thing: str) -> None:
+    """An agent of 0.3 m takes cells of 0.4, a cube of 0.5 m cells of 0.6: all have 0.1 m to spare."""
+    config, places = preset("quadrant"), []
+    for seed in range(60):
+        made = world(config, seed)
+        places += {"agents": made.agents, "cubes": made.objects[:2], "ramps": made.objects[2:]}[thing].tolist()
+    half = (AGENT if thing == "agents" else CUBE)[0] / 2
+    beyond = (np.array(places) - half + 1e-9) % 0.2
+    assert beyond.max() <= 0.1 + 1e-6
+    assert (np.histogram(beyond, 4, (0, 0.1))[0] > len(places) / 4).all()
+    assert np.abs(beyond[:, 0] - beyond[:, 1]).max() > 0.05, "each axis on its own"
+
+
 def test_quadrant_boxes_start_in_the_room_and_seekers_outside() -> None:
     config = preset("quadrant")
     quarters = set()

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hide_stage import EAST, EAST_GRAB, GRAB, LOCK, NORTH, STAY, WEST, Stage
+from hide_stage import EAST, GRAB, LOCK, NORTH, STAY, WEST, Stage
 
 from srl.envs.hide_and_seek import rules
 
@@ -93,12 +93,29 @@ def test_a_grab_ties_and_letting_go_unties() -> None:
     assert stage.objects[0, 0] - stage.agents[0, 0] > 0.6
 
 
-def test_a_weld_keeps_the_pose_of_its_first_moment_and_is_not_made_anew() -> None:
-    stage = beside_a_box().step(GRAB)
-    offset = stage.objects[0, :2] - stage.agents[0, :2]
-    stage.step(EAST_GRAB, STAY, times=3).step((5, 0, 5, 1, 0), times=6)
+@pytest.mark.parametrize("physics", ["exact", "fast"])
+def test_a_weld_keeps_the_pose_of_its_first_moment_and_is_not_made_anew(physics: str) -> None:
+    stage = beside_a_box(physics=physics).step(GRAB)
+    offset = stage.objects[0] - stage.agents[0]
+    stage.objects[0, [0, 3]] += 0.04, 0.2
+    stage.step(GRAB, times=4)
     assert stage.scene.grabbed[0, 0] == 0
-    assert np.linalg.norm(stage.objects[0, :2] - stage.agents[0, :2]) == pytest.approx(np.linalg.norm(offset), abs=0.04)
+    away = stage.objects[0] - stage.agents[0]
+    assert np.hypot(*away[:2]) == pytest.approx(np.hypot(*offset[:2]), abs=0.01)
+    assert away[3] == pytest.approx(offset[3], abs=0.05), "pulled back to where it was at first"
+
+
+@pytest.mark.parametrize("physics", ["exact", "fast"])
+def test_a_weld_is_made_anew_when_another_object_becomes_the_nearest(physics: str) -> None:
+    stage = Stage(physics=physics).build(agents=[(2.0, 3.0), None, (5.5, 5.5)], objects=[(2.45, 3.0), (2.0, 3.47)])
+    stage.turn(0, (3.0, 4.0)).look().step(GRAB)
+    assert stage.scene.grabbed[0, 0] == 0
+    stage.objects[1, 1] -= 0.05
+    offset, start = stage.objects[1] - stage.agents[0], stage.objects[0].copy()
+    stage.step((5, 2, 5, 1, 0), times=6)
+    assert stage.scene.grabbed[0, 0] == 1
+    assert stage.objects[1] - stage.agents[0] == pytest.approx(offset, abs=0.02), "held as it stood when it became the nearest"
+    assert stage.agents[0, 1] < 2.5 and stage.objects[0, :2] == pytest.approx(start[:2], abs=0.03)
 
 
 def test_what_is_out_of_sight_or_out_of_reach_is_not_grabbed() -> None:
@@ -106,6 +123,22 @@ def test_what_is_out_of_sight_or_out_of_reach_is_not_grabbed() -> None:
     assert stage.scene.grabbed[0, 0] == -1
     stage = Stage().build(agents=[(2.0, 3.0), None, (5.5, 5.5)], objects=[(2.6, 3.0)]).turn(0, (2.6, 3.0)).look().step(GRAB)
     assert stage.scene.grabbed[0, 0] == -1
+
+
+def test_what_is_within_reach_but_out_of_sight_is_not_locked() -> None:
+    stage = beside_a_box().turn(0, (0.0, 3.0)).turn(1, (9.0, 3.0)).look().step(LOCK, LOCK)
+    assert not stage.scene.locked.any()
+
+
+def test_an_unwilling_hider_that_does_not_see_the_object_does_not_forbid_its_lock() -> None:
+    stage = beside_a_box().turn(0, (0.0, 3.0)).look().step(STAY, LOCK)
+    assert stage.scene.locked[0].tolist() == [True, False, False]
+
+
+def test_what_counts_is_what_was_seen_before_the_step() -> None:
+    stage = beside_a_box().turn(0, (0.0, 3.0)).step(GRAB, LOCK)
+    assert stage.scene.grabbed[0, 0] == 0 and not stage.scene.locked.any()
+    assert stage.step(GRAB, LOCK).scene.grabbed[0, 0] == -1 and stage.scene.locked[0, 0]
 
 
 def test_two_agents_can_hold_one_object_and_a_ramp_can_be_held() -> None:

@@ -1,5 +1,6 @@
 """Settings: what cannot be played is refused before a run starts, by its name, with what was found and what is expected."""
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,54 @@ def test_refused_is(what: str) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_can_be_played(name: str) -> None:
     assert HideAndSeekVec(1, Seeds(0), preset=name).config == PRESETS[name]
+
+
+QUADRANT: dict[str, Any] = {
+    "scenario": "quadrant", "scale": 1.0, "door": 2, "door_dropout": 0.5, "wall_friction": 0.01, "prep_steps": 32,
+    "hiders": (2, 2), "seekers": (2, 2), "boxes": (2, 2), "elongated": (0, 0), "ramps": (1, 1), "lock_ramps": False,
+    "hider_placement": "uniform", "seeker_placement": "outside", "box_placement": "room", "ramp_placement": "uniform",
+    "horizon": 80, "end": "truncated", "rectangle": (0.1, 5.9), "objects_inside": True, "penalty": 10.0, "reach": 0.25,
+    "unowned_veto": True, "substeps": 15, "corners": True, "arms": False, "positions": "centre", "yaw": "unit",
+    "counts": "episode", "together": None, "lidar": 30, "lidar_far": 6.0, "cone": 3 * np.pi / 8,
+}  # fmt: skip
+FULL = QUADRANT | {
+    "scenario": "randomwalls", "rooms": (1, 4), "min_room": 6, "outer_walls": 0.5, "wall_friction": 1.0, "hiders": (1, 3),
+    "seekers": (1, 3), "boxes": (3, 9), "elongated": "random", "ramps": (2, 2), "lock_ramps": True, "horizon": 240,
+    "prep_steps": 96, "rectangle": (-6.0, 12.0), "objects_inside": False, "seeker_placement": "uniform",
+    "box_placement": "uniform", "together": 3,
+}  # fmt: skip
+HARDER_1_5 = {
+    "scale": 1.5,
+    "horizon": 360,
+    "prep_steps": 144,
+    "hiders": (1, 4),
+    "seekers": (1, 4),
+    "boxes": (3, 12),
+    "together": 5,
+}
+HARDER_2 = {"scale": 2.0, "horizon": 480, "prep_steps": 192, "hiders": (1, 5), "seekers": (1, 5), "boxes": (3, 16), "together": 6}
+ORIGINAL = {"arms": True, "positions": "joint", "yaw": "raw", "counts": "process"}
+MINI = {"hiders": (1, 1), "seekers": (1, 1), "boxes": (1, 1), "ramps": (0, 0), "rectangle": None, "objects_inside": False}
+FAST = {"substeps": 7, "corners": False}
+NUMBERS = {
+    "quadrant": QUADRANT,
+    "full": FULL,
+    "harder_1_5": FULL | HARDER_1_5,
+    "harder_2": FULL | HARDER_2 | {"ramps": (2, 3)},
+    "original": FULL | ORIGINAL,
+    "original_quadrant": QUADRANT | ORIGINAL,
+    "mini": QUADRANT | MINI | FAST,
+    "mini_2v2": QUADRANT | FAST,
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_preset_has_the_published_numbers(name: str) -> None:
+    config = preset(name)
+    parts = [getattr(config, part.name) for part in fields(config)]
+    found = {entry.name: getattr(part, entry.name) for part in parts for entry in fields(part)}
+    found["prep_steps"] = config.timing.prep_steps
+    assert {key: found[key] for key in NUMBERS[name]} == NUMBERS[name]
 
 
 def test_harder_is_the_smaller_one_of_the_harder_maps() -> None:

@@ -106,6 +106,24 @@ def test_a_locked_box_moves_less_than_five_millimetres_under_full_force(physics:
 
 
 @PHYSICS
+def test_a_locked_box_hardly_turns_under_a_push_beside_its_middle(physics: dict[str, int]) -> None:
+    stage = Stage(**physics).build(agents=[(2.0, 3.0), None, (5.5, 5.5)], objects=[(2.45, 3.0)])
+    stage.turn(0, (2.45, 3.0)).look().step(LOCK)
+    stage.agents[0, 1] = 3.18
+    turned = [abs(stage.step((10, 5, 5, 0, 1)).objects[0, 3]) for _ in range(20)]
+    assert stage.scene.locked[0, 0] and stage.agents[0, 0] > 2.0
+    assert max(turned) <= 0.02
+
+
+@PHYSICS
+def test_a_locked_box_hangs_in_the_air(physics: dict[str, int]) -> None:
+    stage = Stage(**physics).build(agents=[(2.0, 3.0), None, (5.5, 5.5)], objects=[(2.45, 3.0)])
+    stage.objects[0, 2] = 0.35
+    stage.turn(0, (2.45, 3.0)).look().step(LOCK, times=10)
+    assert stage.objects[0, 2] == pytest.approx(0.35, abs=0.005)
+
+
+@PHYSICS
 def test_cubes_and_agents_pass_a_door(physics: dict[str, int]) -> None:
     """The door of 0.7 m between two parts of a wall."""
     walls = [(1.5, 3, 2.3, 0.1, 0.5), (4.5, 3, 2.3, 0.1, 0.5)]
