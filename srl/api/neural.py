@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -165,6 +166,12 @@ class NeuralPolicy(nn.Module):
             "valid": torch.ones_like(first),
         }
         return Batch(rows)
+
+
+def drawing_nothing() -> AbstractContextManager[None]:
+    """For building modules whose weights are replaced: torch's generator is afterwards as it was."""
+    scope: AbstractContextManager[None] = torch.random.fork_rng(devices=[])
+    return scope
 
 
 def check_fit(layers: dict[str, tuple[int, ...]], given: dict[str, Any], what: str) -> None:

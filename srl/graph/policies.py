@@ -130,13 +130,13 @@ def acting_policy(info: PolicyInfo) -> Policy:
     policy: Policy
     if info.twin is not None:
         policy = REGISTRIES["policy"].resolve(info.twin)(info.config, info.spec)
-    elif not info.needs_torch:
-        policy = new_policy(info.use, info.config, info.spec)
-    else:
-        import torch
+    elif info.needs_torch:
+        from srl.api.neural import drawing_nothing
 
-        with torch.random.fork_rng(devices=[]):  # a trainer of this process may draw from it: weights that are replaced take none
+        with drawing_nothing():  # a trainer of this process may draw from the same generator
             policy = new_policy(info.use, info.config, info.spec)
+    else:
+        policy = new_policy(info.use, info.config, info.spec)
     return policy
 
 
