@@ -365,29 +365,35 @@ def test_only_three_files_know_mujoco() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("play", ["random", "grabbing"])
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("grabbing", [False, True], ids=["random", "grabbing"])
 @pytest.mark.parametrize("preset", ["quadrant", "full", "mini", "mini_2v2"])
-def test_nobody_is_launched_in_two_hundred_episodes(preset: str, play: str) -> None:
+def test_nobody_is_launched_in_two_hundred_episodes(preset: str, grabbing: bool) -> None:
     env, block = started(40, preset=preset, horizon=80, outer_walls=1.0)
     rng, totals = np.random.default_rng(0), {"launched": 0.0, "fast": 0.0, "warned": 0.0}
-    grabs = 0
+    held = 0.0
     for tick in range(5 * 81):
         if tick % 4 == 0:
             actions = random_actions(env, rng)
-            if play == "grabbing":
-                grab_and_stay(actions, rng)
+        if grabbing:
+            grab_the_nearest(env, actions)
         renew(block)
         env.step(actions, block)
-        grabs += int((env.scene.grabbed >= 0).sum())
+        held += float((env.scene.grabbed[env.scene.agent_there] >= 0).mean()) / (5 * 81)
         if block.teams["hider"].truncated.any():
             for name in totals:
                 totals[name] += block.stats[:, env.spec.stats.index(name)].sum()
     assert totals == {"launched": 0.0, "fast": 0.0, "warned": 0.0}
-    assert grabs > (2000 if play == "grabbing" else 0)
+    assert held > 0.1 or not grabbing
 
 
-def grab_and_stay(actions: dict[str, Any], rng: np.random.Generator) -> None:
-    """Everybody pulls all the time, and locks seldom."""
-    for action in actions.values():
-        action[..., 3] = 1
-        action[..., 4] = rng.random(action.shape[:-1]) < 0.1
+def grab_the_nearest(env: HideAndSeekVec, actions: dict[str, Any]) -> None:
+    """Everybody pulls all the time; who holds nothing runs to the nearest object, and turns as before."""
+    away = env.poses.objects[:, None, :, :3] - env.poses.agents[:, :, None, :3]
+    nearest = np.square(away).sum(3).argmin(2)[:, :, None, None]
+    flat = np.take_along_axis(away, nearest, 2)[:, :, 0, :2]
+    steer = np.rint(5 + 5 * flat / np.abs(flat).max(2, keepdims=True)).astype(int)
+    free = env.scene.grabbed < 0
+    for name, part in (("hider", slice(0, env.config.hiders)), ("seeker", slice(env.config.hiders, None))):
+        actions[name][..., 3] = 1
+        actions[name][free[:, part], :2] = steer[:, part][free[:, part]]
