@@ -82,7 +82,7 @@ def play(argv: list[str]) -> int:
 
     run = load_run(given.run)
     _say_checkpoints(run, given.checkpoint)
-    fps = given.fps or run.derived.env.fps
+    fps = run.derived.env.fps if given.fps is None else given.fps
     frames = run.play(given.checkpoint, episodes=given.episodes, greedy=_greedy(given))
     if given.record is not None:
         path = write_video(given.record, frames, fps)

@@ -12,7 +12,7 @@ from PIL import Image
 import srl
 from srl.__main__ import main
 from srl.cli.payoff import play_all, saved
-from srl.cli.play import evaluate
+from srl.cli.play import evaluate, play
 from srl.core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -174,6 +174,8 @@ def test_a_film_is_as_fast_as_the_real_thing(hide_and_seek: Path, tmp_path: Path
     assert main(["play", str(hide_and_seek), "--record", str(tmp_path / "film.gif")]) == 0
     with Image.open(tmp_path / "film.gif") as film:
         assert film.info["duration"] == pytest.approx(75, abs=5)
+    with pytest.raises(UserError, match="positive frame rate"):
+        play([str(hide_and_seek), "--fps", "0", "--record", str(tmp_path / "none.gif")])
     with srl.build(env="CartPole-v1", algorithm="ppo", sampling={"envs": 2, "steps": 4}) as session:
         actor: Any = session.workers["actor/0"]
         assert actor.groups[0].spec.fps == 50
