@@ -19,9 +19,9 @@ def rows_of(graph: Graph, derived: Derived) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl of one run."""
     with tempfile.TemporaryDirectory() as place, open(os.devnull, "w") as nowhere:
         folder = RunFolder.create(place, "bench", 1)
-        verdict = Controller(graph, folder=folder, console=Console(nowhere, quiet=True), derived=derived).run()
-        if verdict.exit_code:
-            raise SystemExit(verdict.format())
+        result = Controller(graph, folder=folder, console=Console(nowhere, quiet=True), derived=derived).run()
+        if result.exit_code:
+            raise SystemExit(result.format())
         return list(read_lines(folder.metrics))
 
 

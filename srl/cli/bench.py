@@ -89,9 +89,9 @@ def achieved(prepared: Prepared) -> float:
     with tempfile.TemporaryDirectory() as place, open(os.devnull, "w") as nowhere:
         folder = write_down(prepared, (), None, Path(place))
         console = Console(nowhere, quiet=True)
-        verdict = Controller(prepared.graph, folder=folder, console=console, derived=prepared.derived).run()
-        if verdict.exit_code:
-            raise UserError("the run that was to be timed failed", ("verdict", verdict.format()))
+        result = Controller(prepared.graph, folder=folder, console=console, derived=prepared.derived).run()
+        if result.exit_code:
+            raise UserError("the run that was to be timed failed", ("result", result.format()))
         rows = [row for row in read_lines(folder.metrics) if row.get("update", 0) >= _WARM and _SAMPLED in row]
     return _rate(rows)
 

@@ -29,7 +29,7 @@ options
   --sweep KEY=A,B,C   one run for each value (several --sweep: each combination), one folder, one table
   --jobs N            runs of a sweep side by side
   --runs DIR          where run folders are made (default: runs)
-  --quiet             no plan and no progress, only the verdict
+  --quiet             no plan and no progress, only the result
   --trace             tracebacks of user errors too
   --help [SECTION]    a section below, layout, or the name of an algorithm or policy"""
 

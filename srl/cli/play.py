@@ -77,8 +77,8 @@ def play(argv: list[str]) -> int:
     )
     given = parser.parse_args(argv)
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no window, nor SDL's complaint that there is none
+    from srl.envs.video import record, write_video
     from srl.loaded import load_run
-    from srl.observe.video import record, write_video
 
     run = load_run(given.run)
     _say_checkpoints(run, given.checkpoint)

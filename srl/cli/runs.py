@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from srl.graph.derive import Derived
     from srl.graph.spec import Graph
     from srl.observe.console import Console
-    from srl.observe.verdict import Verdict
+    from srl.observe.result import RunResult
     from srl.store.run_folder import RunFolder
 
 
@@ -58,10 +58,10 @@ def command(experiment: str | None, overrides: Sequence[str], given: argparse.Na
 class Run:
     """A run that goes on in a thread of this process (its workers in processes of their own, unless mode is inline)."""
 
-    def __init__(self, graph: Graph, folder: Path, controller: Controller | None, verdict: Verdict | None = None) -> None:
+    def __init__(self, graph: Graph, folder: Path, controller: Controller | None, result: RunResult | None = None) -> None:
         self.folder = folder
         self.graph = graph
-        self.verdict = verdict
+        self.result = result
         self._controller = controller
         self._problem: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -74,7 +74,7 @@ class Run:
         self._thread.start()
         return self
 
-    def wait(self, timeout: float | None = None) -> Verdict:
+    def wait(self, timeout: float | None = None) -> RunResult:
         """Until the run has ended; Ctrl-C drains it and saves. Raises what made it fail."""
         if self._thread is None:
             self._run()  # in this thread: signals reach the controller
@@ -82,12 +82,12 @@ class Run:
             self._join(timeout)
         if self._problem is not None:
             raise self._problem
-        if self.verdict is None:
+        if self.result is None:
             raise TimeoutError(f"the run still goes on after {timeout} s")
-        problem = self.verdict.problem()
+        problem = self.result.problem()
         if problem is not None:
             raise problem
-        return self.verdict
+        return self.result
 
     def stop(self) -> Run:
         """Drain, save and end; a second call ends at once."""
@@ -111,7 +111,7 @@ class Run:
         if self._controller is None:
             return
         try:
-            self.verdict = self._controller.run()
+            self.result = self._controller.run()
         except BaseException as problem:
             self._problem = problem
 
@@ -205,13 +205,13 @@ def _controller(prepared: Prepared, folder: RunFolder, resumed: RunFolder | None
 
 
 def _interrupted(folder: RunFolder, console: Console) -> None:
-    """The verdict of a run that ended before it began; one that is resumed stands as it stood."""
-    from srl.observe.verdict import EXIT_CODES, Verdict
+    """The result of a run that ended before it began; one that is resumed stands as it stood."""
+    from srl.observe.result import EXIT_CODES, RunResult
 
-    verdict = Verdict(kind="interrupted", headline="before anything began", run=str(folder.path))
+    result = RunResult(kind="interrupted", headline="before anything began", run=str(folder.path))
     if folder.read_status().get("state") in ("created", "running"):
-        folder.write_status({**folder.read_status(), "state": verdict.kind, "exit_code": EXIT_CODES[verdict.kind]})
-    console.finish(None, verdict.format())
+        folder.write_status({**folder.read_status(), "state": result.kind, "exit_code": EXIT_CODES[result.kind]})
+    console.finish(None, result.format())
 
 
 def _looks_late(prepared: Prepared) -> bool:
@@ -238,10 +238,10 @@ def _nothing_left(prepared: Prepared, resumed: RunFolder | None) -> str:
     return nothing_left(resumed.path, prepared.graph)
 
 
-def _nothing_done(text: str, resumed: RunFolder) -> Verdict:
-    from srl.observe.verdict import Verdict
+def _nothing_done(text: str, resumed: RunFolder) -> RunResult:
+    from srl.observe.result import RunResult
 
-    return Verdict(kind="done", headline=text, run=str(resumed.path))
+    return RunResult(kind="done", headline=text, run=str(resumed.path))
 
 
 def _console(quiet: bool) -> Console:

@@ -27,7 +27,7 @@ class Outcome:
     exit_code: int
     folder: Path | None
     text: str
-    """What it said: its verdict, or the error that it was refused with."""
+    """What it said: its result, or the error that it was refused with."""
 
     @property
     def end(self) -> str:

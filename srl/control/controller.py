@@ -16,16 +16,16 @@ from srl.control.lifecycle import bound_ends
 from srl.control.local import LocalCrew
 from srl.control.members import Member, Members
 from srl.control.messages import Message, peers_to_data, seat_to_data
-from srl.control.record import Record
+from srl.control.runlog import RunLog
 from srl.control.signals import catch_signals
-from srl.control.watch import Watch
 from srl.core.errors import CannotWrite, SrlError
 from srl.core.load import dump
 from srl.core.registry import import_paths
 from srl.graph.derive import Derived, derive, derive_in_child
 from srl.graph.spec import Graph
 from srl.observe.console import Console
-from srl.observe.verdict import Failure, Kind, Verdict
+from srl.observe.result import Failure, Kind, RunResult
+from srl.observe.totals import Totals
 from srl.store.run_folder import RunFolder
 from srl.streams.base import Counts
 
@@ -54,7 +54,7 @@ def run(
     resume: Path | None = None,
     console: Console | None = None,
     derived: Derived | Callable[[], Derived] | None = None,
-) -> Verdict:
+) -> RunResult:
     """Run a graph to its end. Ctrl-C drains and saves, twice stops at once.
 
     A function for `derived` is called when the processes have been started, which import meanwhile; what it raises is raised.
@@ -77,22 +77,22 @@ class Controller:
         stall: float = STALL,
     ) -> None:
         self.graph = graph
-        self.watch = Watch(graph)
-        self.record = Record(graph, self.watch, folder, console, resume)
+        self.totals = Totals(graph)
+        self.log = RunLog(graph, self.totals, folder, console, resume)
         self._folder, self._resume = folder, resume
         self._given = callable(derived)
         self._derived = None if callable(derived) else derived
         self._refused: SrlError | None = None
         self._derive = derived if callable(derived) else lambda: (derive if graph.mode == "inline" else derive_in_child)(graph)
         self._open_crew = crew or (InlineCrew if graph.mode == "inline" else LocalCrew)
-        self._failures = Failures(graph, self.watch, folder, stall=stall)
-        self._members = Members(graph, self.record.incarnation)
+        self._failures = Failures(graph, self.totals, folder, stall=stall)
+        self._members = Members(graph, self.log.incarnation)
         self._ending: Ending | None = None
         self._asked = 0
         self._hurry = False
 
-    def run(self) -> Verdict:
-        """From the first process to the verdict. Processes die with the thread that calls this."""
+    def run(self) -> RunResult:
+        """From the first process to the result. Processes die with the thread that calls this."""
         crew = self._crew = self._open_crew()
         restore = catch_signals(self._interrupt)
         try:
@@ -112,12 +112,12 @@ class Controller:
                 crew.close()
                 self._give_up()
                 if self._refused is not None:
-                    self.record.close()
+                    self.log.close()
                     raise self._refused
-                verdict = self.record.finish(self._failures.verdict(self._ending))
+                result = self.log.finish(self._failures.result(self._ending))
             finally:
                 restore()
-        return verdict
+        return result
 
     def stop(self) -> None:
         """Ask for the end, from any thread: the first time drain and save, the second time at once."""
@@ -131,7 +131,7 @@ class Controller:
         if self._derived is None:
             self._look()
         assert self._derived is not None
-        self.watch.headline = self._derived.env.headline
+        self.totals.headline = self._derived.env.headline
         for member in self._members.values():
             self._assign(member)
 
@@ -181,7 +181,7 @@ class Controller:
             for member in self._members.of("ready"):
                 self._tell(member, "go")
                 member.phase = "running"
-            self.record.event("going" if self.watch.restarts else "started")
+            self.log.event("going" if self.totals.restarts else "started")
 
     def _attach(self, new: list[Member]) -> None:
         assert self._derived is not None
@@ -202,21 +202,21 @@ class Controller:
         member = self._members[message["process"]]
         member.ends = bound_ends(self.graph, member.plan, message["ends"])
         for end in member.ends:
-            self.watch.bound(end)
+            self.totals.bound(end.name, end.port, end.side, end.slots)
         member.phase = "bound"
-        self.record.event("bound", process=member.plan.name, pid=message["pid"])
+        self.log.event("bound", process=member.plan.name, pid=message["pid"])
 
     def _on_ready(self, message: Message) -> None:
         self._members[message["process"]].phase = "ready"
 
     def _on_report(self, message: Message) -> None:
         for process, entry in message["processes"].items():
-            self.watch.take(process, entry)
-        self.record.report()
+            self.totals.take(process, entry)
+        self.log.report()
 
     def _on_detached(self, message: Message) -> None:
         for name, numbers in message["ends"].items():
-            self.watch.testify(message["process"], name, Counts(*numbers))
+            self.totals.testify(message["process"], name, Counts(*numbers))
 
     def _on_drained(self, message: Message) -> None:
         self._members[message["process"]].phase = "drained"
@@ -232,8 +232,9 @@ class Controller:
         member = self._members[message["process"]]
         was, member.phase = member.phase, "gone"
         counted = message["code"] == 0 or (member.failure is not None and member.failure["counted"])
-        death = Death(member.plan, message, member.failure, self.watch.rss(member.plan.name))
-        self.watch.forget(member.plan.name, member.workers, member.ends, {} if counted else self._members.witnesses(member))
+        death = Death(member.plan, message, member.failure, self.totals.rss(member.plan.name))
+        witnesses = {} if counted else self._members.witnesses(member)
+        self.totals.forget(member.plan.name, member.workers, [end.name for end in member.ends], witnesses)
         if self._ending is not None:
             self._detach(member)
             if message["code"] != 0:
@@ -251,7 +252,7 @@ class Controller:
 
     def _note_death(self, message: Message, judged: Judgement) -> None:
         how, restart = judged.failure.how, judged.ending is None
-        self.record.event("died", process=message["process"], code=message["code"], how=how, restart=restart)
+        self.log.event("died", process=message["process"], code=message["code"], how=how, restart=restart)
 
     def _on_lost(self, message: Message) -> None:
         """The host of this process is gone: the same as its death, without last words."""
@@ -268,10 +269,10 @@ class Controller:
     def _restart(self, member: Member, failure: Failure) -> None:
         """A new incarnation, started as at the beginning."""
         member.incarnation += 1
-        self.record.restarted(member.incarnation)
+        self.log.restarted(member.incarnation)
         seats = tuple(replace(seat, incarnation=member.incarnation) for seat in member.plan.seats)
         member.plan = replace(member.plan, seats=seats)
-        self.record.say(f"{failure.worker} {failure.how}: restarting it ({failure.cause})")
+        self.log.say(f"{failure.worker} {failure.how}: restarting it ({failure.cause})")
         self._spawn(member)
         if self._derived is not None:
             self._assign(member)
@@ -282,7 +283,7 @@ class Controller:
         """End the run if it is time to."""
         if self._asked or self._ending is not None:
             return
-        if ending := reached(self.graph.stop, self.watch) or self._failures.silent(self._members.phases):
+        if ending := reached(self.graph.stop, self.totals) or self._failures.silent(self._members.phases):
             self._end(ending)
 
     def _end(self, ending: Ending) -> None:
@@ -295,8 +296,8 @@ class Controller:
     def _drain(self) -> None:
         """Let everybody come to rest, if it is that kind of end."""
         assert self._ending is not None
-        self.watch.resting = True
-        self.record.event("draining" if self._ending.drain else "stopping", why=self._ending.kind)
+        self.totals.resting = True
+        self.log.event("draining" if self._ending.drain else "stopping", why=self._ending.kind)
         if not self._ending.drain:
             return
         at_goal = self._ending.kind in ("done", "solved") and not self._asked
@@ -336,16 +337,17 @@ class Controller:
         while late := whom(waited := time.monotonic() - begun):
             if waited > QUIET and not told:
                 told = True
-                self.record.say(f"waiting for {', '.join(member.plan.name for member in late)} {what}")
+                self.log.say(f"waiting for {', '.join(member.plan.name for member in late)} {what}")
             self._hear(_TICK)
 
     def _give_up(self) -> None:
         """Those that did not end by themselves were ended by the crew: nobody heard their last counts."""
         late = self._members.alive()
         if self._ending is not None and self._ending.drain and not self._hurry and late:
-            self.record.say(f"did not end, killed: {', '.join(member.plan.name for member in late)}")
+            self.log.say(f"did not end, killed: {', '.join(member.plan.name for member in late)}")
         for member in late:
-            self.watch.forget(member.plan.name, member.workers, member.ends, self._members.witnesses(member))
+            ends = [end.name for end in member.ends]
+            self.totals.forget(member.plan.name, member.workers, ends, self._members.witnesses(member))
 
     def _tell(self, member: Member, kind: str, **fields: Any) -> None:
         self._crew.send({"type": kind, "process": member.plan.name, **fields})

@@ -11,10 +11,10 @@ from typing import Any
 from srl.control.ending import Ending
 from srl.control.lifecycle import ProcessPlan
 from srl.control.messages import Message
-from srl.control.watch import Watch
 from srl.core.errors import SrlError
 from srl.graph.spec import Graph
-from srl.observe.verdict import Failure, Kind, Verdict
+from srl.observe.result import Failure, Kind, RunResult
+from srl.observe.totals import Totals
 from srl.store.run_folder import RunFolder
 
 STALL = 120.0
@@ -59,13 +59,13 @@ class Failures:
     def __init__(
         self,
         graph: Graph,
-        watch: Watch,
+        totals: Totals,
         folder: RunFolder | None,
         *,
         stall: float = STALL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._graph, self._watch, self._folder = graph, watch, folder
+        self._graph, self._totals, self._folder = graph, totals, folder
         self._stall, self._clock = stall, clock
         self._restarts: dict[str, deque[float]] = {}
         self._fatal: list[Failure] = []
@@ -97,7 +97,7 @@ class Failures:
 
         A controller that was stopped itself (Ctrl-Z, a debugger) has not waited meanwhile, and has reports to read first.
         """
-        now, mark = self._clock(), (self._watch.progress, tuple(phases.values()))
+        now, mark = self._clock(), (self._totals.progress, tuple(phases.values()))
         self._silence += min(now - self._looked, _LOOK)
         self._looked = now
         if mark != self._mark:
@@ -108,19 +108,19 @@ class Failures:
             return Ending("stalled", f"no progress for {self._stall:g} seconds; {what}", drain=False)
         return None
 
-    def verdict(self, ending: Ending | None) -> Verdict:
+    def result(self, ending: Ending | None) -> RunResult:
         """The end of the run in words, with everything that failed."""
         ending = ending or Ending("worker failure", "the controller itself failed")
-        waits = self._watch.waits() if ending.kind == "stalled" else {}
+        waits = self._totals.waits() if ending.kind == "stalled" else {}
         failures = () if ending.kind == "user error" else tuple(self._fatal)
-        return Verdict(kind=ending.kind, headline=ending.text, failures=failures, error=ending.error, waits=waits)
+        return RunResult(kind=ending.kind, headline=ending.text, failures=failures, error=ending.error, waits=waits)
 
     def _failure(self, death: Death, obstacle: str) -> Failure:
         said, exit, owner = death.said, death.exit, death.plan.owner
         node, error = self._graph.node(owner.node), death.error
         return Failure(
             worker=said["worker"] if said else death.plan.name,
-            at=self._watch.elapsed,
+            at=self._totals.elapsed,
             exit_code=None if said else exit["code"],
             error=(error.format() if error else said["trace"]) if said else "",
             log=str(self._folder.log(owner.node, owner.index)) if self._folder and self._graph.mode != "inline" else "",
@@ -128,7 +128,7 @@ class Failures:
             rss=max(exit["rss"], death.rss),
             host_free=exit["free"],
             out_of_memory=exit["out_of_memory"],
-            last_step=self._watch.env_steps or None,
+            last_step=self._totals.env_steps or None,
             policy=f"{obstacle} -> stopping" if obstacle else f"{node.name}.on_failure=restart -> restarting",
         )
 
@@ -154,7 +154,7 @@ class Failures:
         now = self._clock()
         for name in _nodes(plan):
             self._restarts.setdefault(name, deque()).append(now)
-            self._watch.restarts[name] += 1
+            self._totals.restarts[name] += 1
         self._mark = None
 
 

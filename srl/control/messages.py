@@ -18,9 +18,7 @@ from typing import Any, TypeAlias
 import msgpack
 
 from srl.core.errors import HostileFrame
-from srl.streams.base import Counts
-from srl.workers.base import Reading
-from srl.workers.host import Peer, Seat, WorkerReport
+from srl.workers.host import Peer, Seat
 
 Message: TypeAlias = dict[str, Any]
 
@@ -134,31 +132,3 @@ def peers_from_data(data: Mapping[str, Any]) -> dict[str, dict[str, list[Peer]]]
         }
         for worker, ports in data.items()
     }
-
-
-def report_to_data(report: WorkerReport) -> dict[str, Any]:
-    """One worker's report, without numpy scalars, which msgpack refuses."""
-    return {
-        "totals": {name: float(value) for name, value in report.reading.totals.items()},
-        "means": {name: [float(value), float(number)] for name, (value, number) in report.reading.means.items()},
-        "busy": float(report.busy),
-        "waits": report.waits,
-        "finished": bool(report.finished),
-        "counts": {port: counts_to_data(counts) for port, counts in report.counts.items()},
-    }
-
-
-def counts_to_data(counts: Counts) -> list[Any]:
-    dropped = {str(reason): int(number) for reason, number in counts.dropped.items()}
-    return [int(counts.put), int(counts.taken), int(counts.released), int(counts.bytes), dropped]
-
-
-def report_from_data(data: Mapping[str, Any]) -> WorkerReport:
-    means = {name: (value, number) for name, (value, number) in data["means"].items()}
-    return WorkerReport(
-        reading=Reading(dict(data["totals"]), means),
-        busy=data["busy"],
-        waits=data["waits"],
-        finished=data["finished"],
-        counts={port: Counts(*numbers) for port, numbers in data["counts"].items()},
-    )

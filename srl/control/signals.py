@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from srl.observe.verdict import Kind
+from srl.observe.result import Kind
 
 KINDS: Mapping[int, Kind] = {
     signal.SIGINT: "interrupted",

@@ -1,1 +1,1 @@
-"""What a person sees of a run: figures, table, ledger, verdict, videos. Nothing here imports torch."""
+"""What a person sees of a run: totals, table, ledger, result, advice. Nothing here imports torch."""

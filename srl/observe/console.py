@@ -21,7 +21,7 @@ LINE_EVERY = 10.0
 
 
 class Console:
-    """Shows reports. `quiet` leaves the plan, the progress and the messages out, never the verdict."""
+    """Shows reports. `quiet` leaves the plan, the progress and the messages out, never the result."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Console:
             self._print(text)
 
     def finish(self, report: Report | None, text: str) -> None:
-        """The last report, then the text that ends a run (verdict, ledger); shown even when quiet."""
+        """The last report, then the text that ends a run (result, ledger); shown even when quiet."""
         if report is not None and not self.quiet:
             self._show(report)
         self.close()

@@ -106,8 +106,8 @@ def table(ledgers: Iterable[Ledger]) -> str:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in sorted(ledger.dropped.items()) if number)
         put = f"{ledger.put:,}" + (f" x {ledger.copies}" if ledger.copies > 1 else "")
         dropped = f"{ledger.drops:,}" + (f" ({reasons})" if reasons else "")
-        verdict = "ok" if ledger.balanced else "DOES NOT BALANCE"
-        rows.append((ledger.stream, put, f"{ledger.taken:,}", f"{ledger.in_flight:,}", f"{ledger.unknown:,}", dropped, verdict))
+        result = "ok" if ledger.balanced else "DOES NOT BALANCE"
+        rows.append((ledger.stream, put, f"{ledger.taken:,}", f"{ledger.in_flight:,}", f"{ledger.unknown:,}", dropped, result))
     widths = [max(len(row[column]) for row in rows) for column in range(7)]
     return "\n".join(_padded(row, widths) for row in rows)
 

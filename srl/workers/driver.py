@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from srl.control.messages import Message, counts_to_data, peers_from_data, report_to_data, seat_from_data
+from srl.control.messages import Message, peers_from_data, seat_from_data
 from srl.core.errors import SrlError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES, load_plugins
@@ -20,6 +20,7 @@ from srl.graph.derive import Derived
 from srl.graph.spec import Graph
 from srl.streams.open import Place
 from srl.workers.host import Host
+from srl.workers.reports import counts_to_data, report_to_data
 
 Phase = Literal["empty", "open", "running", "draining", "closed"]
 

@@ -13,8 +13,8 @@ import numpy as np
 from srl.api.policy import Policy
 from srl.core.load import option
 from srl.core.tree import Array, Tree, map_tree
+from srl.envs.video import record
 from srl.graph.weights import ready_policy
-from srl.observe.video import record
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.streams.base import End, ParamSubscriber

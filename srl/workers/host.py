@@ -21,7 +21,8 @@ from srl.graph.derive import Derived
 from srl.graph.spec import Graph
 from srl.streams.base import Bell, Counts, End, Side
 from srl.streams.open import Place, open_bell, open_end
-from srl.workers.base import Context, Reading, Worker
+from srl.workers.base import Context, Worker
+from srl.workers.reports import WorkerReport, add_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +45,6 @@ class Peer:
     name: str
     address: Mapping[str, Any]
     incarnation: int
-
-
-@dataclass(slots=True)
-class WorkerReport:
-    """What one worker says of itself."""
-
-    reading: Reading
-    busy: float
-    """Seconds spent in polls that did something, since the start."""
-    waits: str
-    finished: bool
-    counts: Mapping[str, Counts]
-    """Port -> totals of its end."""
-
-
-def add_counts(total: Counts, more: Counts) -> None:
-    """Let `total` grow by `more`."""
-    total.put += more.put
-    total.taken += more.taken
-    total.released += more.released
-    total.bytes += more.bytes
-    for reason, number in more.dropped.items():
-        total.drop(reason, number)
 
 
 class Host:

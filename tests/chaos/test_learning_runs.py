@@ -1,4 +1,4 @@
-"""Kill -9 of each worker kind of a run that learns: a verdict or a completed restart within ten seconds."""
+"""Kill -9 of each worker kind of a run that learns: a result or a completed restart within ten seconds."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def test_a_kill_of_each_kind(kind: str, restart: bool, tmp_path: Path) -> None:
     took: dict[str, Any] = {}
 
     def disturb() -> None:
-        until(lambda: controller.watch.total("updates") >= 3)
+        until(lambda: controller.totals.total("updates") >= 3)
         os.kill(controller._crew.processes[f"{kind}/0"], signal.SIGKILL)
         took["killed"] = time.monotonic()
         if restart:
             until(lambda: any(event["event"] == "going" for event in folder.read_events()))
             took["back"] = time.monotonic()
-            before = controller.watch.total("updates")
-            until(lambda: controller.watch.total("updates") > before + 3)
+            before = controller.totals.total("updates")
+            until(lambda: controller.totals.total("updates") > before + 3)
             controller.stop()
 
     thread = threading.Thread(target=disturb)
     thread.start()
-    verdict = controller.run()
+    result = controller.run()
     ended = time.monotonic()
     thread.join()
-    assert verdict.kind == ("done" if restart else "worker failure"), verdict.format()
+    assert result.kind == ("done" if restart else "worker failure"), result.format()
     assert (took["back"] if restart else ended) - took["killed"] < LIMIT
-    assert all(ledger.balanced for ledger in controller.watch.ledgers())
+    assert all(ledger.balanced for ledger in controller.totals.ledgers())
     assert not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()

@@ -67,17 +67,17 @@ def kill_when(controller: Controller, ready: Callable[[], bool], victim: str) ->
 
 
 @pytest.mark.parametrize("victim", ["counter/0", "adder/0"])
-def test_a_killed_worker_ends_the_run_with_one_verdict(victim: str, tmp_path: Path) -> None:
+def test_a_killed_worker_ends_the_run_with_one_result(victim: str, tmp_path: Path) -> None:
     work = graph(counters=2, stop={"seconds": 60})
     controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work))
-    killer = kill_when(controller, lambda: controller.watch.env_steps > 0, victim)
-    verdict = controller.run()
+    killer = kill_when(controller, lambda: controller.totals.env_steps > 0, victim)
+    result = controller.run()
     killer.join()
-    assert verdict.kind == "worker failure" and verdict.exit_code == 3
-    assert len(verdict.failures) == 1 and verdict.first is not None
-    assert verdict.first.worker == victim and verdict.first.how == "died (signal 9)"
-    assert controller.watch.elapsed < verdict.first.at + 10
-    assert bool(verdict.checkpoint) is (victim == "counter/0")  # the adder lived, so its sum was saved
+    assert result.kind == "worker failure" and result.exit_code == 3
+    assert len(result.failures) == 1 and result.first is not None
+    assert result.first.worker == victim and result.first.how == "died (signal 9)"
+    assert controller.totals.elapsed < result.first.at + 10
+    assert bool(result.checkpoint) is (victim == "counter/0")  # the adder lived, so its sum was saved
 
 
 @pytest.mark.parametrize("victim", ["counter/0", "adder/0"])
@@ -85,7 +85,7 @@ def test_a_killed_worker_is_restarted_and_the_run_ends_well(victim: str, tmp_pat
     work = graph(counters=2, on_failure="restart", stop={"seconds": 60})
     folder = RunFolder.create(tmp_path, "rig", 1)
     controller = Controller(work, folder=folder, derived=derived(work))
-    killer = kill_when(controller, lambda: controller.watch.env_steps > 0, victim)
+    killer = kill_when(controller, lambda: controller.totals.env_steps > 0, victim)
     killed = time.monotonic()
 
     def stop_when_back() -> None:
@@ -96,46 +96,46 @@ def test_a_killed_worker_is_restarted_and_the_run_ends_well(victim: str, tmp_pat
         while [event["event"] for event in folder.read_events()].count("going") < 1:
             assert time.monotonic() < end
             threading.Event().wait(0.01)
-        before = controller.watch.total("env_steps")
+        before = controller.totals.total("env_steps")
         killed = time.monotonic() - killed
-        while controller.watch.total("env_steps") < before + 1000:
+        while controller.totals.total("env_steps") < before + 1000:
             assert time.monotonic() < end
             threading.Event().wait(0.01)
         controller.stop()
 
     stopper = threading.Thread(target=stop_when_back)
     stopper.start()
-    verdict = controller.run()
+    result = controller.run()
     stopper.join()
-    assert verdict.kind == "done", verdict.format()
-    assert controller.watch.restarts[victim.partition("/")[0]] == 1
+    assert result.kind == "done", result.format()
+    assert controller.totals.restarts[victim.partition("/")[0]] == 1
     assert killed < 10, "restarted too slowly"
     assert folder.read_status()["incarnation"] == 1
-    (ledger,) = controller.watch.ledgers()
+    (ledger,) = controller.totals.ledgers()
     assert ledger.balanced, ledger.line()
 
 
 def test_restarts_are_limited(tmp_path: Path) -> None:
     work = graph(count={"die": "exit", "always": True}, on_failure="restart", restarts=2)
-    controller, verdict, folder = run(work, tmp_path)
-    assert verdict.kind == "worker failure" and controller.watch.restarts["counter"] == 2
+    controller, result, folder = run(work, tmp_path)
+    assert result.kind == "worker failure" and controller.totals.restarts["counter"] == 2
     assert [event["restart"] for event in folder.read_events() if event["event"] == "died"] == [True, True, False]
-    assert verdict.first is not None and verdict.first.how == "exited with code 9"
-    assert verdict.first.tail[-1] == "last words of the counter"
-    assert "policy: counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping" in verdict.format()
+    assert result.first is not None and result.first.how == "exited with code 9"
+    assert result.first.tail[-1] == "last words of the counter"
+    assert "policy: counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping" in result.format()
 
 
 def test_a_worker_that_leaves_the_program_is_blamed_as_one_that_raises(tmp_path: Path) -> None:
-    _, verdict, _ = run(graph(counters=2, count={"die": "leave", "only": 1}), tmp_path)
-    assert verdict.exit_code == 3 and verdict.first is not None and verdict.first.worker == "counter/1"
-    assert (verdict.first.how, verdict.first.cause) == ("raised SystemExit", "SystemExit: 3")
+    _, result, _ = run(graph(counters=2, count={"die": "leave", "only": 1}), tmp_path)
+    assert result.exit_code == 3 and result.first is not None and result.first.worker == "counter/1"
+    assert (result.first.how, result.first.cause) == ("raised SystemExit", "SystemExit: 3")
 
 
-def test_what_a_worker_raises_is_in_the_verdict(tmp_path: Path) -> None:
-    _, verdict, _ = run(graph(counters=2, count={"die": "raise", "only": 1}), tmp_path)
-    assert verdict.exit_code == 3
-    assert verdict.first.worker == "counter/1" and verdict.first.how == "raised ValueError"
-    assert "the counter lost count" in verdict.format()
+def test_what_a_worker_raises_is_in_the_result(tmp_path: Path) -> None:
+    _, result, _ = run(graph(counters=2, count={"die": "raise", "only": 1}), tmp_path)
+    assert result.exit_code == 3
+    assert result.first.worker == "counter/1" and result.first.how == "raised ValueError"
+    assert "the counter lost count" in result.format()
 
 
 @pytest.mark.parametrize("via", ["shm", "zmq"])
@@ -143,9 +143,9 @@ def test_what_a_worker_raises_is_in_the_verdict(tmp_path: Path) -> None:
 def test_workers_that_fail_together_are_no_false_alarm_of_the_ledger(die: str, via: str, tmp_path: Path) -> None:
     """The second dies while the run ends, and nobody is left who would say what became of its records."""
     for at in (600, 3000):
-        controller, verdict, _ = run(graph(counters=2, via=via, count={"die": die, "at": at}, stop={"seconds": 60}), tmp_path)
-        assert verdict.exit_code == 3
-        (ledger,) = controller.watch.ledgers()
+        controller, result, _ = run(graph(counters=2, via=via, count={"die": die, "at": at}, stop={"seconds": 60}), tmp_path)
+        assert result.exit_code == 3
+        (ledger,) = controller.totals.ledgers()
         assert ledger.balanced, ledger.line()
         assert die != "raise" or via == "zmq" or not ledger.lost
 
@@ -153,15 +153,15 @@ def test_workers_that_fail_together_are_no_false_alarm_of_the_ledger(die: str, v
 @pytest.mark.parametrize("mode", ["inline", "local"])
 @pytest.mark.parametrize("when", ["start", "user"])
 def test_a_user_error_in_a_worker_is_the_runs_user_error(mode: str, when: str, tmp_path: Path) -> None:
-    _, verdict, _ = run(graph(count={"die": when}, mode=mode, on_failure="restart"), tmp_path)
-    assert verdict.exit_code == 2
-    assert verdict.format() == "error[E00]: the counter cannot count\n  try: another counter"
+    _, result, _ = run(graph(count={"die": when}, mode=mode, on_failure="restart"), tmp_path)
+    assert result.exit_code == 2
+    assert result.format() == "error[E00]: the counter cannot count\n  try: another counter"
 
 
 def test_alive_is_not_progressing(tmp_path: Path) -> None:
-    _, verdict, _ = run(graph(count={"die": "hang"}), tmp_path, stall=1.5)
-    assert verdict.exit_code == 4
-    assert "no progress for 1.5 seconds" in verdict.format()
+    _, result, _ = run(graph(count={"die": "hang"}), tmp_path, stall=1.5)
+    assert result.exit_code == 4
+    assert "no progress for 1.5 seconds" in result.format()
 
 
 RUN = """

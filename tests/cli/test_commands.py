@@ -99,7 +99,7 @@ def test_a_resume_that_has_nothing_to_do_says_so_and_writes_nothing(run, capsys)
     assert main(["--resume", str(run), "stop.updates=1", "--quiet"]) == 0
     assert f"nothing to do: {run} has " in capsys.readouterr().out
     done = srl.launch(resume=run, overrides=["stop.updates=1"], quiet=True)
-    assert done.verdict is not None and done.verdict.headline.startswith("nothing to do")
+    assert done.result is not None and done.result.headline.startswith("nothing to do")
     assert files() == before
 
 
@@ -187,7 +187,7 @@ def test_launch_from_python_returns_a_run(tmp_path):
         runs=tmp_path,
         quiet=True,
     )
-    assert run.verdict is not None and run.verdict.exit_code == 0
+    assert run.result is not None and run.result.exit_code == 0
     assert run.metrics()[-1]["update"] == 2
 
 

@@ -21,7 +21,7 @@ AGES = ROOT / "tests" / "runs" / "ages.py"
 
 def launched(runs: Path, **settings: Any) -> Path:
     run = srl.launch(**settings, mode="inline", runs=runs, quiet=True, seed=7)
-    assert run.verdict is not None and run.verdict.exit_code == 0
+    assert run.result is not None and run.result.exit_code == 0
     return Path(run.folder)
 
 

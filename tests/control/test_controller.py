@@ -23,20 +23,20 @@ def run(graph: Any, folder: Any = None, **more: Any) -> Any:
 )
 def test_a_graph_runs_to_its_end_wherever_its_workers_are(mode: str, via: str, inside: bool, tmp_path: Any) -> None:
     folder = RunFolder.create(tmp_path, "rig", 1)
-    controller, verdict = run(graph(counters=1 if inside else 2, mode=mode, via=via, inside=inside), folder)
-    assert verdict.kind == "done" and verdict.exit_code == 0
-    assert controller.watch.env_steps == 1000
-    assert verdict.checkpoint == "step_000001000"
-    (ledger,) = controller.watch.ledgers()
+    controller, result = run(graph(counters=1 if inside else 2, mode=mode, via=via, inside=inside), folder)
+    assert result.kind == "done" and result.exit_code == 0
+    assert controller.totals.env_steps == 1000
+    assert result.checkpoint == "step_000001000"
+    (ledger,) = controller.totals.ledgers()
     assert ledger.taken >= 1000 and ledger.balanced
     assert [event["event"] for event in folder.read_events()][-2:] == ["draining", "ended"]
 
 
 @pytest.mark.parametrize("mode", ["inline", "local"])
 def test_a_run_that_cannot_save_did_not_end_well(mode: str, tmp_path: Any) -> None:
-    _, verdict = run(graph(mode=mode, add={"full": True}), RunFolder.create(tmp_path, "rig", 1))
-    assert verdict.kind == "worker failure"
-    assert verdict.first.worker == "adder/0" and "no space left on device" in verdict.format()
+    _, result = run(graph(mode=mode, add={"full": True}), RunFolder.create(tmp_path, "rig", 1))
+    assert result.kind == "worker failure"
+    assert result.first.worker == "adder/0" and "no space left on device" in result.format()
 
 
 @pytest.mark.parametrize("mode", ["inline", "local"])
@@ -47,16 +47,16 @@ def test_a_disk_that_is_full_is_one_error_and_the_folder_says_how_the_run_ended(
     left.mkdir(parents=True)
     work = graph(mode=mode)
     controller = Controller(work, folder=folder, derived=derived(work))
-    file = controller.record._metrics._file
+    file = controller.log._metrics._file
     if filled == "at the start":
         fill(file)
     else:
         stop = controller._stop
         controller._stop = lambda: (stop(), fill(file))
-    verdict = controller.run()
-    kept = "checkpoint step_000001000 is complete" if verdict.checkpoint else "no checkpoint was written"
-    assert verdict.exit_code == 3 and bool(verdict.checkpoint) == (filled == "at the end")
-    assert verdict.format().splitlines()[:4] == [
+    result = controller.run()
+    kept = "checkpoint step_000001000 is complete" if result.checkpoint else "no checkpoint was written"
+    assert result.exit_code == 3 and bool(result.checkpoint) == (filled == "at the end")
+    assert result.format().splitlines()[:4] == [
         f"error[R04]: cannot write {folder.metrics}",
         "  found: No space left on device",
         "  try: free some space there, then go on with --resume",
@@ -74,30 +74,30 @@ def fill(file: Any) -> None:
 
 
 def test_an_inline_graph_that_cannot_move_names_who_waits_for_what(tmp_path: Any) -> None:
-    _, verdict = run(graph(mode="inline", add={"grants": 0}), RunFolder.create(tmp_path, "rig", 1))
-    assert verdict.exit_code == 3
-    text = verdict.format()
+    _, result = run(graph(mode="inline", add={"grants": 0}), RunFolder.create(tmp_path, "rig", 1))
+    assert result.exit_code == 3
+    text = result.format()
     assert "every worker waits and nobody can wake them" in text
     assert "counter/0: numbers:counter/0 waits for" in text
 
 
-def test_the_verdict_says_why_a_process_was_not_restarted(tmp_path: Any) -> None:
+def test_the_result_says_why_a_process_was_not_restarted(tmp_path: Any) -> None:
     work = graph(inside=True, on_failure="restart", count={"die": "exit"})
-    _, verdict = run(with_node(work, "counter", on_failure="stop"), RunFolder.create(tmp_path, "rig", 1))
-    assert "policy: counter.on_failure=stop -> stopping; " in verdict.format()
+    _, result = run(with_node(work, "counter", on_failure="stop"), RunFolder.create(tmp_path, "rig", 1))
+    assert "policy: counter.on_failure=stop -> stopping; " in result.format()
 
 
 def test_a_worker_that_leaves_the_program_is_blamed_inline(tmp_path: Any) -> None:
-    _, verdict = run(graph(mode="inline", count={"die": "leave"}), RunFolder.create(tmp_path, "rig", 1))
-    assert verdict.exit_code == 3 and verdict.first.worker == "counter/0"
-    assert (verdict.first.how, verdict.first.cause) == ("raised SystemExit", "SystemExit: 3")
+    _, result = run(graph(mode="inline", count={"die": "leave"}), RunFolder.create(tmp_path, "rig", 1))
+    assert result.exit_code == 3 and result.first.worker == "counter/0"
+    assert (result.first.how, result.first.cause) == ("raised SystemExit", "SystemExit: 3")
 
 
-def test_an_interrupt_while_the_verdict_is_written_is_heard_and_changes_nothing(tmp_path: Any) -> None:
+def test_an_interrupt_while_the_result_is_written_is_heard_and_changes_nothing(tmp_path: Any) -> None:
     folder = RunFolder.create(tmp_path, "rig", 1)
     folder.sweep = lambda: os.kill(os.getpid(), signal.SIGINT)
-    _, verdict = run(graph(mode="inline"), folder)
-    assert verdict.kind == folder.state == "done"
+    _, result = run(graph(mode="inline"), folder)
+    assert result.kind == folder.state == "done"
 
 
 class Heard(Console):
@@ -116,13 +116,13 @@ def test_a_worker_that_hangs_is_named_and_killed_and_the_one_that_learns_saves(t
     monkeypatch.setattr("srl.control.controller.QUIET", 0.2)
     console = Heard()
     work = graph(counters=2, count={"die": "hang", "at": 0, "only": 1}, stop={"env_steps": 1000})
-    controller, verdict = run(work, RunFolder.create(tmp_path, "rig", 1), console=console)
+    controller, result = run(work, RunFolder.create(tmp_path, "rig", 1), console=console)
     waiting = "waiting for counter/1 to come to rest, at most 1 s; Ctrl-C saves and ends at once"
     assert [text for text in console.said if "to come to rest" in text or "killed" in text] == [
         waiting,
         "did not end, killed: counter/1",
     ]
-    assert verdict.kind == "done" and verdict.checkpoint
+    assert result.kind == "done" and result.checkpoint
     members = controller._members
     members["counter/0"].phase = "drained"
     assert {name: controller._patience(member) for name, member in members.items()} == {

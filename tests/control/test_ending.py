@@ -8,20 +8,20 @@ import pytest
 from rig import graph
 
 from srl.control.ending import reached
-from srl.control.watch import Watch
 from srl.graph.spec import Stop
+from srl.observe.totals import Totals
 
 
-def seen(mean: float = 0.0, *, episodes: int = 0, finished: bool = False) -> Watch:
-    watch = Watch(graph())
+def seen(mean: float = 0.0, *, episodes: int = 0, finished: bool = False) -> Totals:
+    totals = Totals(graph())
     means = {"episode/return": [mean * episodes, float(episodes)]} if episodes else {}
     report = {"totals": {"env_steps": 1000}, "means": means, "busy": 0.0, "waits": "", "finished": finished, "counts": {}}
-    watch.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
-    return watch
+    totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
+    return totals
 
 
 @pytest.mark.parametrize(
-    ("stop", "watch", "expected"),
+    ("stop", "totals", "expected"),
     [
         ({}, {"mean": 500.0, "episodes": 100}, None),
         ({"episode_return": 475.0}, {"mean": 500.0, "episodes": 100}, ("solved", "mean return 500.0 over the last 100 episodes")),
@@ -32,6 +32,6 @@ def seen(mean: float = 0.0, *, episodes: int = 0, finished: bool = False) -> Wat
         ({"episode_return": 475.0}, {"mean": 500.0, "episodes": 100, "finished": True}, ("done", "1,000 env steps, 0 updates")),
     ],
 )
-def test_a_run_ends_when_a_stop_condition_holds(stop: Any, watch: Any, expected: Any) -> None:
-    ending = reached(Stop(**stop), seen(**watch))
+def test_a_run_ends_when_a_stop_condition_holds(stop: Any, totals: Any, expected: Any) -> None:
+    ending = reached(Stop(**stop), seen(**totals))
     assert (ending and (ending.kind, ending.text)) == expected

@@ -11,8 +11,8 @@ from rig import graph, with_node
 from srl.control.ending import Ending
 from srl.control.failures import Death, Failures, Judgement
 from srl.control.lifecycle import plan_processes
-from srl.control.watch import Watch
 from srl.core.errors import UserError
+from srl.observe.totals import Totals
 from srl.store.run_folder import RunFolder
 
 KILLED = {
@@ -26,8 +26,8 @@ class Court:
 
     def __init__(self, work: Any, folder: RunFolder | None = None) -> None:
         self.now = 1000.0
-        self.watch = Watch(work)
-        self.judge = Failures(work, self.watch, folder, stall=60.0, clock=lambda: self.now)
+        self.totals = Totals(work)
+        self.judge = Failures(work, self.totals, folder, stall=60.0, clock=lambda: self.now)
         self.plans = {plan.name: plan for plan in plan_processes(work)}
 
     def death(self, process: str = "counter/0", error: Exception | None = None, worker: str = "", **more: Any) -> Death:
@@ -57,7 +57,7 @@ def test_a_death_ends_a_run_that_says_stop_and_is_told_with_its_log(tmp_path: Pa
     assert (failure.worker, failure.exit_code, failure.tail) == ("counter/0", -9, ("last words",))
     assert failure.policy == "counter.on_failure=stop -> stopping" and failure.log.endswith("counter-0.log")
     assert failure.cause == "kernel OOM killer (rss 3.1 GB; host free 3.2 GB)"  # its last report says what it held
-    assert court.judge.verdict(judged.ending).failures == (failure,)
+    assert court.judge.result(judged.ending).failures == (failure,)
 
 
 def test_the_worker_that_raised_is_blamed_not_the_owner_of_its_process() -> None:
@@ -76,7 +76,7 @@ def test_restarts_are_granted_up_to_their_limit_in_any_hour() -> None:
     refused = court.dies()
     assert refused.ending is not None and refused.ending.kind == "worker failure"
     assert refused.failure.policy == "counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping"
-    assert court.watch.restarts == {"counter": 2}
+    assert court.totals.restarts == {"counter": 2}
     court.now += 1700  # the first is more than an hour ago
     assert court.dies().ending is None
 
@@ -84,18 +84,18 @@ def test_restarts_are_granted_up_to_their_limit_in_any_hour() -> None:
 def test_a_process_restarts_only_if_all_its_nodes_may_and_counts_for_all() -> None:
     work = graph(inside=True, on_failure="restart")
     court = Court(work)
-    assert court.dies("adder/0").ending is None and court.watch.restarts == {"counter": 1, "adder": 1}
+    assert court.dies("adder/0").ending is None and court.totals.restarts == {"counter": 1, "adder": 1}
     strict = Court(with_node(work, "counter", on_failure="stop"))
     assert strict.dies("adder/0").failure.policy == "counter.on_failure=stop -> stopping"
-    assert not strict.watch.restarts
+    assert not strict.totals.restarts
 
 
 def test_what_the_user_must_change_is_a_user_error_and_not_tried_again() -> None:
     court = Court(graph(on_failure="restart"))
     judged = court.dies(error=UserError("cannot count", ("try", "another")))
     assert judged.ending is not None and judged.ending.kind == "user error" and judged.ending.error is not None
-    verdict = court.judge.verdict(judged.ending)
-    assert verdict.exit_code == 2 and verdict.failures == () and "try: another" in verdict.format()
+    result = court.judge.result(judged.ending)
+    assert result.exit_code == 2 and result.failures == () and "try: another" in result.format()
 
 
 def test_inline_there_is_nobody_to_start_again() -> None:
@@ -108,7 +108,7 @@ def test_a_death_at_the_end_spoils_a_good_end(kind: Any) -> None:
     court = Court(graph(on_failure="restart"))
     judged = court.judge.died_at_the_end(court.death(), Ending(kind, "1,000 env steps"))
     assert judged.ending == Ending("worker failure", "while the run came to its end: 1,000 env steps")
-    assert not court.watch.restarts and judged.failure.policy == "the run was ending -> stopping"
+    assert not court.totals.restarts and judged.failure.policy == "the run was ending -> stopping"
 
 
 def test_a_death_after_a_failure_is_a_victim() -> None:
@@ -117,7 +117,7 @@ def test_a_death_after_a_failure_is_a_victim() -> None:
     assert first.ending is not None
     victim = court.judge.died_at_the_end(court.death("counter/0"), first.ending)
     assert victim.ending is first.ending
-    assert "counter/0 failed after it" in court.judge.verdict(victim.ending).format()
+    assert "counter/0 failed after it" in court.judge.result(victim.ending).format()
 
 
 def test_silence_is_a_stall_and_names_who_is_late() -> None:
@@ -127,7 +127,7 @@ def test_silence_is_a_stall_and_names_who_is_late() -> None:
     assert court.after(60, phases) is None
     ending = court.after(1, phases)
     assert ending == Ending("stalled", "no progress for 60 seconds; not ready: adder/0", drain=False)
-    assert court.judge.verdict(ending).exit_code == 4
+    assert court.judge.result(ending).exit_code == 4
 
 
 def test_a_controller_that_was_stopped_itself_has_not_waited_meanwhile() -> None:
@@ -149,7 +149,7 @@ def test_a_phase_a_report_or_a_restart_breaks_the_silence() -> None:
     court.dies()
     assert court.after(59, phases) is None
     report = {"totals": {"env_steps": 5}, "means": {}, "busy": 0.0, "waits": "", "finished": False, "counts": {}}
-    court.watch.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
+    court.totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
     assert court.after(59, phases) is None
     ending = court.after(3, phases)
     assert ending is not None and ending.text == "no progress for 60 seconds; all workers live"

@@ -12,12 +12,12 @@ from rig import graph
 from srl.control.channel import Channel
 from srl.control.lifecycle import BoundEnd, peers_of, plan_processes
 from srl.control.line import Line
-from srl.control.messages import LIMIT, pack, report_from_data, report_to_data, unpack
+from srl.control.messages import LIMIT, pack, unpack
 from srl.core.errors import HostileFrame, WiringError
 from srl.graph.spec import Node
 from srl.streams.base import Counts
 from srl.workers.base import Reading
-from srl.workers.host import WorkerReport
+from srl.workers.reports import WorkerReport, report_from_data, report_to_data
 
 GO = {"type": "go", "process": "actor/0"}
 

@@ -49,10 +49,10 @@ def run(work: Any, crew: Any, tmp_path: Path, **more: Any) -> tuple[Controller, 
 def test_home_and_a_remote_supervisor_run_one_graph_over_encrypted_streams(tmp_path: Path) -> None:
     work, launcher = graph(counters=2, via="zmq"), LocalLauncher(1)
     crew = launcher.crew(work)
-    controller, verdict = run(work, crew, tmp_path)
-    assert verdict.kind == "done", verdict.format()
-    assert controller.watch.env_steps == 1000
-    (ledger,) = controller.watch.ledgers()
+    controller, result = run(work, crew, tmp_path)
+    assert result.kind == "done", result.format()
+    assert controller.totals.env_steps == 1000
+    (ledger,) = controller.totals.ledgers()
     assert ledger.balanced, ledger.line()
     assert launcher.supervisors[0].returncode == 0
     assert cast(Any, crew).remote.refused == 0
@@ -67,16 +67,16 @@ def test_a_supervisor_ends_with_its_lifeline(tmp_path: Path) -> None:
 def test_a_worker_killed_on_a_remote_host_is_restarted_there(tmp_path: Path) -> None:
     with remote() as (far, _):
         work = graph(counters=1, via="zmq", on_failure="restart", count={"die": "exit", "only": 0}, stop={"env_steps": 3000})
-        controller, verdict = run(work, far, tmp_path)
-        assert verdict.kind == "done", verdict.format()
-        assert controller.watch.restarts["counter"] == 1
+        controller, result = run(work, far, tmp_path)
+        assert result.kind == "done", result.format()
+        assert controller.totals.restarts["counter"] == 1
 
 
 def test_last_words_travel_from_a_remote_host(tmp_path: Path) -> None:
     with remote() as (far, _):
-        _, verdict = run(graph(via="zmq", count={"die": "exit"}), far, tmp_path)
-        assert verdict.first.worker == "counter/0" and verdict.first.exit_code == 9
-        assert verdict.first.tail[-1] == "last words of the counter"
+        _, result = run(graph(via="zmq", count={"die": "exit"}), far, tmp_path)
+        assert result.first.worker == "counter/0" and result.first.exit_code == 9
+        assert result.first.tail[-1] == "last words of the counter"
 
 
 def test_a_lost_supervisor_ends_the_run(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ def test_a_lost_supervisor_ends_the_run(tmp_path: Path) -> None:
         work = graph(via="zmq", stop={"seconds": 60})
         controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), crew=lambda: far)
         killer = when_working(controller, lambda: os.kill(supervisor.pid, signal.SIGKILL))
-        verdict = controller.run()
+        result = controller.run()
         killer.join()
-        assert verdict.kind == "worker failure"
-        assert "host 0 has not been heard of for 1 seconds" in verdict.format()
+        assert result.kind == "worker failure"
+        assert "host 0 has not been heard of for 1 seconds" in result.format()
 
 
 def test_a_call_that_breaks_is_dialled_again_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_a_call_that_breaks_is_dialled_again_and_nothing_is_lost(tmp_path: Path)
                 far._loop.call_soon_threadsafe(host.call.put_nowait, None)
 
         cutter = when_working(controller, cut)
-        verdict = controller.run()
+        result = controller.run()
         cutter.join()
-        assert verdict.kind == "done", verdict.format()
-        assert controller.watch.env_steps == 5000
+        assert result.kind == "done", result.format()
+        assert controller.totals.env_steps == 5000
 
 
 def test_workers_stop_and_save_when_the_controller_stays_away(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_patience_has_an_end() -> None:
 def when_working(controller: Controller, action: Any) -> threading.Thread:
     def watch() -> None:
         end = time.monotonic() + 30
-        while not controller.watch.env_steps:
+        while not controller.totals.env_steps:
             assert time.monotonic() < end
             threading.Event().wait(0.01)
         action()

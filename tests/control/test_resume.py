@@ -18,8 +18,8 @@ from srl.streams import versions
 
 
 def go(work: Graph, found: Derived, folder: RunFolder, resume: bool = False) -> checkpoint.Checkpoint:
-    verdict = Controller(work, folder=folder, derived=found, resume=folder.path if resume else None).run()
-    assert verdict.kind == "done", verdict.format()
+    result = Controller(work, folder=folder, derived=found, resume=folder.path if resume else None).run()
+    assert result.kind == "done", result.format()
     return newest(folder.checkpoints)
 
 
@@ -120,8 +120,8 @@ def test_past_opponents_resume_bit_for_bit(
     straight, folder = RunFolder.create(tmp_path, "straight", 5), RunFolder.create(tmp_path, "halves", 5)
     for run, updates in [(straight, 14), (folder, 6), (folder, 10), (folder, 14)]:
         stop = replace(work, stop=Stop(updates=updates))
-        verdict = Controller(stop, folder=run, derived=found, resume=run.path if updates > 6 and run is folder else None).run()
-        assert verdict.kind == "done", verdict.format()
+        result = Controller(stop, folder=run, derived=found, resume=run.path if updates > 6 and run is folder else None).run()
+        assert result.kind == "done", result.format()
     for policy in ("even", "odd"):
         same(newest(straight.checkpoints / policy), newest(folder.checkpoints / policy))
 
@@ -133,6 +133,6 @@ def test_a_resume_of_too_few_episodes_has_no_answer_and_does_not_give_the_old_on
     first = folder.read_status()
     assert first["held"] is True and first["reached"]["return"] > 100
     longer = replace(work, stop=Stop(env_steps=440))
-    verdict = Controller(longer, folder=folder, derived=derived(work), resume=folder.path).run()
-    assert dict(verdict.summary)["expect"] == "return 1: not reached (fewer than 100 episodes)"
+    result = Controller(longer, folder=folder, derived=derived(work), resume=folder.path).run()
+    assert dict(result.summary)["expect"] == "return 1: not reached (fewer than 100 episodes)"
     assert (folder.read_status()["held"], folder.read_status()["reached"]) == (False, {})

@@ -88,4 +88,4 @@ def test_an_inline_run_takes_a_class_that_only_this_process_has(tmp_path: Path) 
         runs=tmp_path,
         quiet=True,
     )
-    assert run.verdict is not None and run.verdict.exit_code == 0
+    assert run.result is not None and run.result.exit_code == 0

@@ -13,8 +13,9 @@ FLOORS = [
     {"core"},
     {"api"},
     {"config", "envs", "nets", "streams", "store", "replay", "algorithms"},
-    {"graph", "observe"},
+    {"graph"},
     {"workers", "learners"},
+    {"observe"},
     {"control"},
     {"launchers"},
     {"session", "loaded", "tune", "export"},
@@ -24,11 +25,9 @@ FLOORS = [
 ]
 CONTRACTS = {
     ("config", "srl.graph.spec"),  # the classes that the short form shares with graphs
-    ("observe", "srl.store"),
     ("workers", "srl.learners.make"),
     ("learners", "srl.workers.base"),
     ("workers", "srl.control"),  # the messages that a worker process understands
-    ("graph", "srl.observe"),
 }
 TENSORS = ("nets", "algorithms", "learners")
 TENSOR_FILES = {"api/algorithm.py", "api/batch.py", "api/neural.py"}

@@ -31,7 +31,7 @@ class Ours(FakeEnv):
 def run():
     settings = {"env": {"use": "our-env", "teams": {"red": 1}}, "algorithm": "our-ppo", "sampling": {"envs": 2, "steps": 8}}
     run = srl.launch(**settings, evaluation=None, stop={"updates": 2}, runs="runs", quiet=True)
-    print(run.verdict.kind)
+    print(run.result.kind)
 """
 GUARDED = SCRIPT + '\n\nif __name__ == "__main__":\n    run()\n'
 UNGUARDED = SCRIPT + "\n\nrun()\n"

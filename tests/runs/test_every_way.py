@@ -32,10 +32,10 @@ def test_a_run_ends_with_every_slab_accounted_for_and_none_too_stale(way: str, t
         quiet=True,
         **settings,
     )
-    assert run.verdict is not None and run.verdict.exit_code == 0
+    assert run.result is not None and run.result.exit_code == 0
     last = run.metrics()[-1]
     assert last["env_steps"] >= 12_000
     limit = settings.get("staleness", {}).get("max", 1)
     assert last["stream/samples.main/staleness_max"] <= limit
-    text = run.verdict.format()
+    text = run.result.format()
     assert "ok" in text and "DOES NOT BALANCE" not in text

@@ -130,7 +130,7 @@ def test_a_version_stays_until_an_episode_against_it_has_ended() -> None:
 def test_the_harder_are_met_more_often_in_processes_of_their_own(tmp_path: Path) -> None:
     opponents = {"groups": 1, "keep_every": 30, "hold": 2, "choose": "win_rate"}
     run = srl.launch(**PENNIES, opponents=opponents, layout="impala", stop={"updates": 150}, runs=tmp_path, quiet=True, seed=4)
-    assert run.verdict is not None and run.verdict.exit_code == 0
+    assert run.result is not None and run.result.exit_code == 0
     won = [row["beaten/odd.past"] for row in run.metrics() if row["update"] >= 60 and "beaten/odd.past" in row]
     # of the three to five that are kept by then, even beats all but the first: drawn evenly it would win most episodes
     assert sum(won) / len(won) < 0.5

@@ -120,7 +120,7 @@ def test_the_example_runs_in_processes_of_its_own(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(ROOT)
     done = srl.launch("docs/examples/buffered.yaml", stop={"env_steps": 20_000}, runs=tmp_path, quiet=True)
     last = done.metrics()[-1]
-    assert done.verdict is not None and done.verdict.exit_code == 0
+    assert done.result is not None and done.result.exit_code == 0
     assert last["env_steps"] <= last["total/env_steps"]
     assert last["total/trained_rows"] > 1.3 * last["env_steps"]
 

@@ -46,7 +46,7 @@ def test_a_last_evaluation_that_does_not_come_to_its_end_is_given_up(tmp_path: P
     long = {"use": "fake", "length": [1_000_000, 1_000_000]}
     settings = RUN | {"env": long, "stop": {"seconds": 1.0}, "evaluation": {"every": 256, "episodes": 4}}
     run = srl.launch(**settings, mode="local", runs=tmp_path, quiet=True)
-    assert run.verdict is not None and run.verdict.kind == "done"
+    assert run.result is not None and run.result.kind == "done"
     assert checkpoint.best(run.folder / "checkpoints") is None
 
 

@@ -102,7 +102,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RunResult:
     """How a run ended; one per run."""
 
     kind: Kind

@@ -10,20 +10,19 @@ from typing import Any
 import pytest
 from rig import graph, with_node
 
-from srl.control.lifecycle import BoundEnd
-from srl.control.record import Record
-from srl.control.watch import Watch
+from srl.control.runlog import RunLog
 from srl.graph.spec import Component, PolicyEntry
 from srl.observe.console import Console, line
-from srl.observe.verdict import Verdict
+from srl.observe.result import RunResult
+from srl.observe.totals import Totals
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 
 
-def watch() -> Watch:
-    done = Watch(with_node(graph(), "adder", worker="trainer"), cores=2)
+def totals() -> Totals:
+    done = Totals(with_node(graph(), "adder", worker="trainer"), cores=2)
     for worker, port, side in (("counter/0", "out", "producer"), ("adder/0", "in", "consumer")):
-        done.bound(BoundEnd(worker, worker, port, "numbers", side, {}, 4, 0))
+        done.bound(f"numbers:{worker}", port, side, 4)
     return done
 
 
@@ -44,7 +43,7 @@ def lag(low: float, high: float, total: float, number: float) -> Any:
 
 
 def test_staleness_is_of_the_whole_run_but_its_mean_of_the_row() -> None:
-    seen = watch()
+    seen = totals()
     assert seen.report().streams[0].staleness is None
     seen.take("adder/0", entry("adder/0", "in", **lag(1, 3, 8, 4)))
     assert seen.report().streams[0].staleness == (1, 2, 3)
@@ -61,16 +60,16 @@ def test_staleness_is_of_the_whole_run_but_its_mean_of_the_row() -> None:
     [(["episode/return"], "7.00"), (["episode/return/hider", "episode/return/seeker"], "hider 7.00, seeker 8.00")],
 )
 def test_the_last_line_names_the_return_of_every_team(names: list[str], text: str) -> None:
-    seen = watch()
+    seen = totals()
     means = {name: [100.0 * (7 + place), 100.0] for place, name in enumerate(names)}
     seen.take("counter/0", entry("counter/0", "out", means=means))
-    verdict = Record(graph(), seen, None, None, None).finish(Verdict(kind="done"))
-    assert ("return", f"{text} (last 100 episodes)") in verdict.summary
+    result = RunLog(graph(), seen, None, None, None).finish(RunResult(kind="done"))
+    assert ("return", f"{text} (last 100 episodes)") in result.summary
     assert seen.episode_return is not None and math.isclose(seen.episode_return, 7.0)
 
 
 def test_a_process_that_is_gone_uses_nothing_which_is_not_zero() -> None:
-    seen = watch()
+    seen = totals()
     seen.take("adder/0", entry("adder/0", "in"))
     assert {"cpu/adder", "rss/adder", "busy/adder"} <= seen.row().keys()
     seen.forget("adder/0", ["adder/0"], [], {})
@@ -78,7 +77,7 @@ def test_a_process_that_is_gone_uses_nothing_which_is_not_zero() -> None:
 
 
 def test_advice_stays_as_it_was_when_the_run_comes_to_rest() -> None:
-    seen = watch()
+    seen = totals()
     for at in (1.0, 2.0):
         seen.take("adder/0", entry("adder/0", "in", at=at, cpu=0.95 * at))
     advice = seen.report().advice
@@ -90,26 +89,26 @@ def test_advice_stays_as_it_was_when_the_run_comes_to_rest() -> None:
     assert seen.report().advice == advice
 
 
-def test_the_verdict_names_the_newest_whole_step_not_the_best_or_the_first(tmp_path: Path) -> None:
+def test_the_result_names_the_newest_whole_step_not_the_best_or_the_first(tmp_path: Path) -> None:
     learning = PolicyEntry(policy=Component(use="p"), algorithm=Component(use="a"))
     arrays: Any = {"policy": {"w": [0.0]}}
     for names, expected in ((["main"], "step_000000200"), (["hider", "seeker"], "seeker/step_000000200")):
         folder = RunFolder.create(tmp_path, "rig", 1)
         work = graph(policies=dict.fromkeys(names, learning))
-        record = Record(work, Watch(work), folder, None, None)
+        record = RunLog(work, Totals(work), folder, None, None)
         places = [folder.checkpoints / name if len(names) > 1 else folder.checkpoints for name in names]
         for step, place in zip((100, 200), [places[0], places[-1]], strict=True):
             checkpoint.write(place / "initial", 0, arrays, {})
             checkpoint.write(place, step, arrays, {})
             checkpoint.write_best(place, 900, arrays, 1.0)
-        verdict = record.finish(Verdict(kind="done"))
-        assert verdict.checkpoint == expected
-        assert (folder.checkpoints / verdict.checkpoint).is_dir()
+        result = record.finish(RunResult(kind="done"))
+        assert result.checkpoint == expected
+        assert (folder.checkpoints / result.checkpoint).is_dir()
 
 
 def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
-    seen, out, folder = watch(), io.StringIO(), RunFolder.create(tmp_path, "rig", 1)
-    record = Record(graph(), seen, folder, Console(out), None)
+    seen, out, folder = totals(), io.StringIO(), RunFolder.create(tmp_path, "rig", 1)
+    record = RunLog(graph(), seen, folder, Console(out), None)
     seen.take("counter/0", entry("counter/0", "out"))
     record.report()
     assert out.getvalue() == ""
@@ -124,7 +123,7 @@ def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
 
 
 def test_what_an_env_calls_its_headline_is_shown_with_the_last_games_against_initial_policies() -> None:
-    seen = watch()
+    seen = totals()
     seen.headline = ("seen", "locked")
     means = {"episode/seen": [30, 120], "episode/locked": [1, 4], "episode/other": [9, 9], "cross/seeker/seen": [48, 96]}
     seen.take("adder/0", entry("adder/0", "in", means=means | {"cross/seeker/locked": [1, 1]}))

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from srl.core.errors import UserError
-from srl.observe.video import record, write_video
+from srl.envs.video import record, write_video
 
 
 def frames(number: int = 12, height: int = 33, width: int = 47) -> Iterator[np.ndarray[Any, Any]]:
@@ -88,7 +88,7 @@ class Absent:
             raise ModuleNotFoundError("No module named 'imageio_ffmpeg'", name=name)
 sys.meta_path.insert(0, Absent())
 from srl.core.errors import UserError
-from srl.observe.video import write_video
+from srl.envs.video import write_video
 try:
     write_video(Path(sys.argv[1]) / "a.mp4", [np.zeros((4, 4, 3), np.uint8)])
 except UserError as error:

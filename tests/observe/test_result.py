@@ -1,4 +1,4 @@
-"""One verdict: who failed first, why, what was saved, how to go on."""
+"""One result: who failed first, why, what was saved, how to go on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from srl.core.errors import UnknownKey
-from srl.observe.verdict import EXIT_CODES, Failure, Verdict
+from srl.observe.result import EXIT_CODES, Failure, RunResult
 
 KILLED = Failure(
     worker="actor/7",
@@ -27,14 +27,14 @@ LATER = Failure(worker="trainer/0", at=762.5, exit_code=1)
 
 
 def test_a_killed_worker_word_for_word() -> None:
-    verdict = Verdict(
+    result = RunResult(
         kind="worker failure",
         failures=(LATER, KILLED),
         run="runs/x",
         checkpoint="step_000400000",
         overrides=("actors.envs=8",),
     )
-    assert verdict.format().splitlines() == [
+    assert result.format().splitlines() == [
         "error[R01]: actor/7 died (signal 9) 00:12:41 after start; last step 41,203",
         "  cause: kernel OOM killer (rss 3.1 GB; host free 0.2 GB)   logs: runs/x/logs/actor-7.log (last 20 lines below)",
         "  then: trainer/0 failed after it",
@@ -42,14 +42,14 @@ def test_a_killed_worker_word_for_word() -> None:
         "  next: python -m srl.launch --resume runs/x actors.envs=8",
         *[f"  | line {number}" for number in range(10, 30)],
     ]
-    assert verdict.exit_code == 3
+    assert result.exit_code == 3
 
 
 def test_a_worker_that_raised_shows_its_traceback() -> None:
     program = "def step():\n    raise ValueError('box is empty')\nstep()"
     ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     failure = Failure(worker="actor/0", at=1.0, exit_code=ended.returncode, error=ended.stderr, tail=("unrelated",), log="a.log")
-    text = Verdict(kind="worker failure", failures=(failure,), run="runs/x").format()
+    text = RunResult(kind="worker failure", failures=(failure,), run="runs/x").format()
     assert text.startswith(
         "error[R01]: actor/0 raised ValueError 00:00:01 after start\n  cause: ValueError: box is empty   logs: a.log\n"
     )
@@ -130,14 +130,14 @@ def test_a_worker_that_exits_or_falls_silent_is_told() -> None:
 
 
 def test_a_good_end_names_checkpoint_and_next_steps() -> None:
-    verdict = Verdict(
+    result = RunResult(
         kind="solved",
         headline="return 480.1 >= 475 after 118,784 env steps in 00:00:31",
         run="runs/cartpole/a",
         checkpoint="step_000118784",
         summary=(("ledger", "samples: 58 put = 58 taken + 0 in flight"),),
     )
-    assert verdict.format().splitlines() == [
+    assert result.format().splitlines() == [
         "solved      return 480.1 >= 475 after 118,784 env steps in 00:00:31",
         "ledger      samples: 58 put = 58 taken + 0 in flight",
         "checkpoint  runs/cartpole/a/checkpoints/step_000118784",
@@ -147,16 +147,16 @@ def test_a_good_end_names_checkpoint_and_next_steps() -> None:
 
 
 def test_an_interrupted_run_says_how_to_resume() -> None:
-    text = Verdict(kind="interrupted", headline="Ctrl-C after 00:01:00", run="runs/x", checkpoint="step_000000100").format()
+    text = RunResult(kind="interrupted", headline="Ctrl-C after 00:01:00", run="runs/x", checkpoint="step_000000100").format()
     assert text.startswith("interrupted  Ctrl-C after 00:01:00\n")
     assert "resume       python -m srl.launch --resume runs/x" in text
 
 
 def test_a_stall_says_who_waits_for_what() -> None:
-    verdict = Verdict(
+    result = RunResult(
         kind="stalled", headline="no env step for 60 s", run="r", checkpoint="step_000000001", waits={"trainer/0": "slabs"}
     )
-    assert verdict.format().splitlines() == [
+    assert result.format().splitlines() == [
         "error[R02]: no env step for 60 s",
         "  trainer/0: waits for slabs",
         "  next: python -m srl.launch --resume r",
@@ -165,9 +165,9 @@ def test_a_stall_says_who_waits_for_what() -> None:
 
 def test_a_user_error_is_shown_as_it_is() -> None:
     error = UnknownKey("'trainer' has no setting 'batch_sise'", ("from", "my.yaml:14:3"))
-    verdict = Verdict(kind="user error", error=error)
-    assert verdict.format() == error.format()
-    assert verdict.exit_code == error.exit_code == 2
+    result = RunResult(kind="user error", error=error)
+    assert result.format() == error.format()
+    assert result.exit_code == error.exit_code == 2
 
 
 def test_every_kind_has_the_exit_code_of_the_manual() -> None:

@@ -1,4 +1,4 @@
-"""What a run leaves behind while it goes on: metrics, TensorBoard, events, status, table; at the end ledger and verdict."""
+"""What a run leaves behind while it goes on: metrics, TensorBoard, events, status, table; at the end ledger and result."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from srl.control.watch import Watch
 from srl.core.errors import CannotWrite
 from srl.graph.spec import Graph
 from srl.observe.console import Console
 from srl.observe.expectation import Expectation
 from srl.observe.ledger import table
 from srl.observe.metrics import MetricsWriter, last_wall
+from srl.observe.result import RunResult
 from srl.observe.tensorboard import EventWriter
-from srl.observe.verdict import Verdict
+from srl.observe.totals import Totals
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.workers.host import checkpoint_folders
@@ -33,13 +33,13 @@ STATUS_EVERY = 1.0
 """Seconds between two writes of status.json: each waits for the disk."""
 
 
-class Record:
+class RunLog:
     """Everything that is written for people. Without a run folder only the console."""
 
     def __init__(
-        self, graph: Graph, watch: Watch, folder: RunFolder | None, console: Console | None, resume: Path | None
+        self, graph: Graph, totals: Totals, folder: RunFolder | None, console: Console | None, resume: Path | None
     ) -> None:
-        self._graph, self._watch, self._folder, self._console = graph, watch, folder, console
+        self._graph, self._totals, self._folder, self._console = graph, totals, folder, console
         self._metrics = self._events = None
         self._due = self._status_due = 0.0
         self.incarnation = 0
@@ -67,7 +67,7 @@ class Record:
             return
         self._due = now + (ROW_EVERY if self._graph.mode != "inline" else INLINE_ROW_EVERY)
         if self._console is not None:
-            self._console.update(self._watch.report())
+            self._console.update(self._totals.report())
         self._row()
         if now >= self._status_due:
             self._status_due = now + STATUS_EVERY
@@ -91,45 +91,45 @@ class Record:
         self._top = max(self._top, incarnation)
         self._status()
 
-    def finish(self, verdict: Verdict) -> Verdict:
-        """Last line, ledger and verdict; closes the files. Returns the verdict with what was saved.
+    def finish(self, result: RunResult) -> RunResult:
+        """Last line, ledger and result; closes the files. Returns the result with what was saved.
 
-        Where the disk is full, all that still can be written is, and the verdict is told anyway.
+        Where the disk is full, all that still can be written is, and the result is told anyway.
         """
         try:
             self._row()
         except CannotWrite as error:
-            if verdict.problem() is None:
-                verdict = replace(verdict, kind="worker failure", error=error)
+            if result.problem() is None:
+                result = replace(result, kind="worker failure", error=error)
         if self._folder is not None:
             self._folder.sweep()
         last = self._last_checkpoint()
-        verdict = replace(
-            verdict,
+        result = replace(
+            result,
             run=str(self._folder.path) if self._folder is not None else "",
             checkpoint=last,
-            summary=() if verdict.kind == "user error" else (*verdict.summary, *self._summary(verdict)),
+            summary=() if result.kind == "user error" else (*result.summary, *self._summary(result)),
         )
-        self._state = verdict.kind
+        self._state = result.kind
         held = {"held": self._expectation.holds} if self._expectation.wanted else {}
         with contextlib.suppress(CannotWrite):
-            self._status(exit_code=verdict.exit_code, checkpoint=verdict.checkpoint, **held)
+            self._status(exit_code=result.exit_code, checkpoint=result.checkpoint, **held)
         with contextlib.suppress(CannotWrite):
-            self.event("ended", why=verdict.kind, exit_code=verdict.exit_code)
+            self.event("ended", why=result.kind, exit_code=result.exit_code)
         if self._console is not None:
-            self._console.finish(self._watch.report(), verdict.format())
+            self._console.finish(self._totals.report(), result.format())
         self.close()
-        return verdict
+        return result
 
     def close(self) -> None:
-        """Close all files, without a verdict. Idempotent."""
+        """Close all files, without a result. Idempotent."""
         for file in (self._metrics, self._events, self._folder):
             if file is not None:
                 file.close()
 
     def _remark(self) -> None:
         """Once: an env gives what it does not declare. The actor's log has the figures."""
-        if not self._remarked and (actors := self._watch.who("env/outside_bounds")):
+        if not self._remarked and (actors := self._totals.who("env/outside_bounds")):
             self._remarked = True
             self.say(
                 f"note: observations leave the bounds that the env declares; the log of {actors[0]} says which, and by how much"
@@ -137,37 +137,37 @@ class Record:
             self.event("outside_bounds", worker=actors[0])
 
     def _row(self) -> None:
-        self._expectation.see(self._watch.env_steps, self._watch.episode_returns)
+        self._expectation.see(self._totals.env_steps, self._totals.episode_returns)
         if self._metrics is None or self._events is None:
             return
-        steps, updates = self._watch.env_steps, int(self._watch.total("updates"))
-        values = self._watch.row()
+        steps, updates = self._totals.env_steps, int(self._totals.total("updates"))
+        values = self._totals.row()
         self._metrics.write(steps, updates, values)
         self._events.write(steps, values)
 
-    def _summary(self, verdict: Verdict) -> list[tuple[str, str]]:
-        watch = self._watch
-        facts = [("env steps", f"{watch.env_steps:,}"), ("updates", f"{int(watch.total('updates')):,}")]
-        if returns := watch.episode_returns:
+    def _summary(self, result: RunResult) -> list[tuple[str, str]]:
+        totals = self._totals
+        facts = [("env steps", f"{totals.env_steps:,}"), ("updates", f"{int(totals.total('updates')):,}")]
+        if returns := totals.episode_returns:
             text = ", ".join(f"{team} {mean:.2f}".strip() for team, mean in returns.items())
             facts.append(("return", f"{text} (last 100 episodes)"))
-        if self._expectation.wanted and self._at_stop(verdict):
+        if self._expectation.wanted and self._at_stop(result):
             facts.append(("expect", self._expectation.text()))
-        ledgers = watch.ledgers()
+        ledgers = totals.ledgers()
         return facts + ([("ledger", table(ledgers))] if ledgers else [])
 
-    def _at_stop(self, verdict: Verdict) -> bool:
+    def _at_stop(self, result: RunResult) -> bool:
         """The run went as far as its `stop` says: nobody ended it earlier."""
-        watch, seconds = self._watch, self._graph.stop.seconds
-        return verdict.kind == "solved" or (
-            verdict.kind == "done" and (watch.finished or (seconds is not None and watch.elapsed >= seconds))
+        totals, seconds = self._totals, self._graph.stop.seconds
+        return result.kind == "solved" or (
+            result.kind == "done" and (totals.finished or (seconds is not None and totals.elapsed >= seconds))
         )
 
     def _status(self, **more: Any) -> None:
         if self._folder is None:
             return
         before = self._folder.read_status()
-        steps = self._watch.env_steps or int(before.get("env_steps", 0))
+        steps = self._totals.env_steps or int(before.get("env_steps", 0))
         own = {
             "state": self._state,
             "pid": os.getpid(),

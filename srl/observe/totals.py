@@ -10,17 +10,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from srl.control.lifecycle import BoundEnd
-from srl.control.messages import report_from_data
-from srl.control.staleness import Staleness
 from srl.graph.spec import Graph, Node
 from srl.observe.advisor import advise
 from srl.observe.ledger import Ledger, Side
 from srl.observe.metrics import Rate
 from srl.observe.report import Report, StreamRow, WorkerRow
+from srl.observe.staleness import Staleness
 from srl.streams.base import Counts
 from srl.workers.base import Reading
-from srl.workers.host import WorkerReport, add_counts
+from srl.workers.reports import WorkerReport, add_counts, report_from_data
 
 _LEVELS = {
     "updates": min,
@@ -56,6 +54,15 @@ class _Process:
     rss: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """One end of a sample stream."""
+
+    side: Side
+    port: str
+    slots: int
+
+
 @dataclass(slots=True)
 class _Gone:
     """One end of an incarnation that is over."""
@@ -84,7 +91,7 @@ class _Gone:
         )
 
 
-class Watch:
+class Totals:
     """Adds up reports."""
 
     def __init__(self, graph: Graph, *, cores: int | None = None) -> None:
@@ -109,15 +116,15 @@ class Watch:
         self._staleness = Staleness()
         self._advice = ""
         self._trains = False
-        self._sides: dict[str, tuple[Side, int]] = {}
+        self._sides: dict[str, _End] = {}
 
     # in -----------------------------------------------------------------------------------------------------------
 
-    def bound(self, end: BoundEnd) -> None:
-        """An end lives now."""
-        self._trains |= end.side in ("publisher", "consumer")
-        if end.side in ("producer", "consumer"):
-            self._sides[end.name] = ("producer" if end.side == "producer" else "consumer", end.slots)
+    def bound(self, end: str, port: str, side: str, slots: int) -> None:
+        """An end (`stream:worker`) is open."""
+        self._trains |= side in ("publisher", "consumer")
+        if side in ("producer", "consumer"):
+            self._sides[end] = _End("producer" if side == "producer" else "consumer", port, slots)
 
     def take(self, process: str, entry: Mapping[str, Any]) -> None:
         """One process's part of a report."""
@@ -127,27 +134,25 @@ class Watch:
         for name, data in entry["workers"].items():
             self._worker(name, report_from_data(data), entry["time"])
 
-    def forget(
-        self, process: str, workers: Iterable[str], ends: Iterable[BoundEnd], witnesses: Mapping[str, Collection[str]]
-    ) -> None:
+    def forget(self, process: str, workers: Iterable[str], ends: Iterable[str], witnesses: Mapping[str, Collection[str]]) -> None:
         """A process has ended: what its workers counted stays, its incarnation is over.
 
         `witnesses`: each end whose last counts were not reported -> the processes that know of it.
         """
         self._processes.pop(process, None)
         for end in ends:
-            if end.name in self._sides:
-                reported = self._workers[end.worker].report.counts.get(end.port) if end.worker in self._workers else None
-                side, slots = self._sides[end.name]
+            if about := self._sides.get(end):
+                stream, _, worker = end.partition(":")
+                reported = self._workers[worker].report.counts.get(about.port) if worker in self._workers else None
                 gone = _Gone(
-                    name=end.name,
-                    side=side,
-                    slots=slots,
+                    name=end,
+                    side=about.side,
+                    slots=about.slots,
                     reported=reported or Counts(),
-                    uncounted=end.name in witnesses,
-                    unheard=set(witnesses.get(end.name, ())),
+                    uncounted=end in witnesses,
+                    unheard=set(witnesses.get(end, ())),
                 )
-                self._gone.setdefault(end.stream, []).append(gone)
+                self._gone.setdefault(stream, []).append(gone)
         for name in workers:
             seen = self._workers.get(name)
             if seen is None:
@@ -283,7 +288,7 @@ class Watch:
         seen.report = report
         for port in report.counts:
             stream = self._node(name).ports[port]
-            if self._sides.get(f"{stream}:{name}", ("",))[0] == "consumer":
+            if (end := self._sides.get(f"{stream}:{name}")) and end.side == "consumer":
                 self._staleness.take(stream, report.reading)
         for key, (value, number) in report.reading.means.items():
             total, count = self.means.get(key, (0.0, 0.0))
@@ -356,8 +361,8 @@ class Watch:
         """Every end of a sample stream that ever was."""
         stream = self.graph.stream(name)
         ends = {end: about for end, about in self._sides.items() if end.startswith(f"{name}:")}
-        copies = sum(side == "consumer" for side, _ in ends.values()) if stream.route == "broadcast" else 1
-        ledger = Ledger(name, slots=sum(slots for _, slots in ends.values()), copies=copies)
+        copies = sum(end.side == "consumer" for end in ends.values()) if stream.route == "broadcast" else 1
+        ledger = Ledger(name, slots=sum(end.slots for end in ends.values()), copies=copies)
         for gone in self._gone.get(name, []):
             ledger.add(gone.side, _plain(gone.counts))
             if gone.unheard or (gone.uncounted and stream.via in ("zmq", "ipc")):  # over zmq nobody else holds its words
@@ -366,7 +371,7 @@ class Watch:
         for worker, seen in self._workers.items():
             for port, counts in seen.report.counts.items():
                 if self._on(worker, port, name) and (end := f"{name}:{worker}") in ends:
-                    ledger.add(ends[end][0], _plain(counts))
+                    ledger.add(ends[end].side, _plain(counts))
         return ledger
 
     def _rate(self, name: str, counter: float, now: float) -> float:

@@ -1,0 +1,61 @@
+"""What the workers of a process report to the controller, and its form in a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from srl.streams.base import Counts
+from srl.workers.base import Reading
+
+
+@dataclass(slots=True)
+class WorkerReport:
+    """The report of one worker."""
+
+    reading: Reading
+    busy: float
+    """Seconds spent in polls that did something, since the start."""
+    waits: str
+    finished: bool
+    counts: Mapping[str, Counts]
+    """Port -> totals of its end."""
+
+
+def add_counts(total: Counts, more: Counts) -> None:
+    """Let `total` grow by `more`."""
+    total.put += more.put
+    total.taken += more.taken
+    total.released += more.released
+    total.bytes += more.bytes
+    for reason, number in more.dropped.items():
+        total.drop(reason, number)
+
+
+def report_to_data(report: WorkerReport) -> dict[str, Any]:
+    """One worker's report, without numpy scalars, which msgpack refuses."""
+    return {
+        "totals": {name: float(value) for name, value in report.reading.totals.items()},
+        "means": {name: [float(value), float(number)] for name, (value, number) in report.reading.means.items()},
+        "busy": float(report.busy),
+        "waits": report.waits,
+        "finished": bool(report.finished),
+        "counts": {port: counts_to_data(counts) for port, counts in report.counts.items()},
+    }
+
+
+def report_from_data(data: Mapping[str, Any]) -> WorkerReport:
+    means = {name: (value, number) for name, (value, number) in data["means"].items()}
+    return WorkerReport(
+        reading=Reading(dict(data["totals"]), means),
+        busy=data["busy"],
+        waits=data["waits"],
+        finished=data["finished"],
+        counts={port: Counts(*numbers) for port, numbers in data["counts"].items()},
+    )
+
+
+def counts_to_data(counts: Counts) -> list[Any]:
+    dropped = {str(reason): int(number) for reason, number in counts.dropped.items()}
+    return [int(counts.put), int(counts.taken), int(counts.released), int(counts.bytes), dropped]
