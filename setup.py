@@ -13,6 +13,7 @@ EXTRAS = {
     "lz4": ["lz4>=4.3"],
     "pettingzoo": ["pettingzoo>=1.24", "mpe2"],
     "classic": ["pygame-ce"],
+    "atari": ["ale-py>=0.10"],
     "cluster": ["cryptography>=42"],
 }
 DEV = ["pytest>=8", "pytest-timeout", "hypothesis", "ruff", "mypy", "types-PyYAML", "tensorboard", "psutil", "setuptools>=68"]

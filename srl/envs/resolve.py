@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,14 +20,14 @@ from srl.envs.watch import watch
 _OURS = ("stats", "signals", "state", "mask", "teams", "render", "checked", "args")
 """Settings of the adapters; all other keys beside `use: my_pkg.envs:Make` go to the env itself."""
 _FAMILIES = {
-    "ALE": "ale-py",
-    "miniwob": "miniwob",
-    "MiniGrid": "minigrid",
-    "BabyAI": "minigrid",
-    "highway": "highway-env",
-    "dm_control": "shimmy[dm-control]",
+    "ALE": ("ale_py", "'really-scalable-rl[atari]'"),
+    "MiniGrid": ("minigrid", "minigrid"),
+    "BabyAI": ("minigrid", "minigrid"),
+    "miniwob": ("miniwob", "miniwob"),
+    "highway": ("highway_env", "highway-env"),
+    "dm_control": ("shimmy", "'shimmy[dm-control]'"),
 }
-"""Families of gymnasium ids that come with packages of their own."""
+"""Families of gymnasium ids: the module that registers them, and what pip installs."""
 _MUJOCO = ("threads", "max_episode_steps", "width", "height")
 
 
@@ -113,6 +116,7 @@ def _is_gym_id(name: str) -> bool:
     """Whether gymnasium knows it; `module:Name-v0` imports the module first, as gymnasium does."""
     import gymnasium
 
+    _import_family(name)
     if name in gymnasium.registry:
         return True
     if ":" in name and name.rpartition("-v")[2].isdigit() and not name.endswith(".py"):
@@ -120,6 +124,13 @@ def _is_gym_id(name: str) -> bool:
     kind, _, version = name.rpartition("-v")
     known = [key for key in gymnasium.registry if key == name or key.rpartition("-v")[0] == kind]
     return bool(known) and version.isdigit()
+
+
+def _import_family(name: str) -> None:
+    """`ALE/Pong-v5` is registered by importing ale_py; likewise the other families."""
+    module, _ = _FAMILIES.get(re.split("[/-]", name)[0], ("", ""))
+    if module and importlib.util.find_spec(module) is not None:
+        importlib.import_module(module)
 
 
 def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
@@ -156,9 +167,9 @@ def _unknown(name: str) -> SrlError:
 
     names = [*REGISTRIES["env"].names(), *gymnasium.registry]
     error = UnknownName(f"no env is called '{name}'")
-    family, _, rest = name.partition("/")
-    if rest and (package := _FAMILIES.get(family)):
-        return error.add("try", f"pip install {package}, which brings the envs of {family}")
+    family = re.split("[/-]", name)[0]
+    if family in _FAMILIES and importlib.util.find_spec(_FAMILIES[family][0]) is None:
+        return error.add("try", f"pip install {_FAMILIES[family][1]}, which registers the {family} envs")
     if _is_parallel_module(name):
         return error.add("try", f"env='{{use: pettingzoo, id: {name}}}'")
     if near := nearest(name, names):

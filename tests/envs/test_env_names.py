@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from srl.api.env import Discrete
 from srl.core.errors import UserError
 from srl.core.seeds import Seeds
 from srl.envs.fake import FakeEnv
@@ -95,13 +96,27 @@ def test_keys_beside_use_go_to_the_env_and_those_of_the_adapter_to_the_adapter()
         ("nowhere.mod:Make", "cannot import env 'nowhere.mod:Make'"),
         (f"{__file__}:Named", "made a Named"),
         (f"{__file__}:Mime", r"did you mean: Mine\?\n  classes there: Mine, Placed, Named"),
-        ("ALE/Pong-v5", "pip install ale-py"),
+        ("highway/fast-v0", "pip install highway-env"),
         ("mpe2.simple_spread_v3", r"env='\{use: pettingzoo, id: mpe2.simple_spread_v3\}'"),
     ],
 )
 def test_what_means_nothing_is_answered(component: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make_env(component, 1, Seeds(0))
+
+
+def test_an_atari_id_needs_no_import() -> None:
+    env = make_env("ALE/Pong-v5", 1, Seeds(0))
+    assert env.spec.teams["agent"].action == Discrete(6)
+    env.close()
+
+
+def test_a_missing_package_is_named_with_our_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in gymnasium.registry if name.startswith("ALE/")]:
+        monkeypatch.delitem(gymnasium.registry, name)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'really-scalable-rl\[atari\]'"):
+        make_env("ALE/Pong-v5", 1, Seeds(0))
 
 
 def test_an_env_named_by_file_is_called_by_what_can_be_typed(tmp_path: Path) -> None:
