@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes.util
+import importlib
 import os
 import sys
 import warnings
@@ -11,48 +12,50 @@ from typing import Any
 from srl.core.errors import Line, UserError
 
 
-def film_rate(env: Any) -> float:
-    """Pictures a second of a gymnasium or PettingZoo env, as it says itself."""
+def frame_rate(env: Any) -> float:
+    """Frames per second of a gymnasium or PettingZoo env, from its metadata."""
     rate = (getattr(env, "metadata", None) or {}).get("render_fps")
     return float(rate) if isinstance(rate, int | float) and rate > 0 else 30.0
 
 
 def choose_gl() -> None:
-    """Set MUJOCO_GL unless the user did; must come before the first import of mujoco."""
+    """Without a display: set MUJOCO_GL to EGL, else OSMesa, unless the user has set it."""
     if "MUJOCO_GL" in os.environ or _has_display():
         return
     for name, library in (("egl", "EGL"), ("osmesa", "OSMesa")):
         if ctypes.util.find_library(library):
             os.environ["MUJOCO_GL"] = name
+            _reload_gl()
             return
 
 
+def _reload_gl() -> None:
+    """MuJoCo reads MUJOCO_GL when it is imported: where it already is, it must read the variable again."""
+    if "mujoco" in sys.modules:
+        gl = importlib.reload(importlib.import_module("mujoco.rendering.classic.gl_context"))
+        sys.modules["mujoco"].GLContext = gl.GLContext  # type: ignore[attr-defined]
+
+
 def require_gl(*instead: Line) -> None:
-    """`choose_gl`, and one picture, or the reason why MuJoCo cannot draw here: better now than in the middle of a run.
+    """Choose how to draw and draw one picture, so that a run fails now rather than at its first film.
 
     `instead`: what else the user can do.
     """
-    late = "mujoco" in sys.modules and "MUJOCO_GL" not in os.environ
     choose_gl()
     chosen = os.environ.get("MUJOCO_GL")
-    if late and not _has_display():
-        cause = "mujoco was imported before MUJOCO_GL was set"
-    elif chosen is None and not _has_display():
-        cause = "neither EGL nor OSMesa is installed"
-    else:
-        cause = _failure()
+    cause = "neither EGL nor OSMesa is installed" if chosen is None and not _has_display() else _failure()
     if cause:
         raise UserError(
             "MuJoCo cannot draw without a display",
             ("cause", cause),
-            ("found", f"MUJOCO_GL={chosen}" if chosen and not late else "no MUJOCO_GL"),
-            ("try", "MUJOCO_GL=osmesa with Debian's libosmesa6, or MUJOCO_GL=egl with libegl1, set before the start"),
+            ("found", f"MUJOCO_GL={chosen}" if chosen else "no MUJOCO_GL"),
+            ("try", "install Debian's libegl1 (MUJOCO_GL=egl) or libosmesa6 (MUJOCO_GL=osmesa)"),
             *instead,
         )
 
 
 def _failure() -> str:
-    """Why the smallest picture of all cannot be drawn; empty if it can."""
+    """Why a picture of 8x8 cannot be drawn; empty if it can."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # GLFW warns, and fails later

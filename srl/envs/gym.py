@@ -19,7 +19,7 @@ from srl.core.load import load, nearest, option
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree, map_tree
-from srl.envs.drawing import choose_gl, film_rate
+from srl.envs.drawing import choose_gl, frame_rate
 from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, describe, is_reward, name_of
 from srl.envs.gym_vector import GymVectorEnv
 from srl.envs.saving import is_classic, pack_classic, unpack_classic
@@ -69,7 +69,7 @@ class GymEnv(BatchEnv):
             teams={TEAM: TeamSpec(agents=(TEAM,), obs=self._obs.spec, action=self._actions.spec, mask=self._mask_from != "")},
             signals={name: Leaf((), "float32") for name in self.config.signals},
             stats=self.config.stats,
-            fps=film_rate(env),
+            fps=frame_rate(env),
         )
         self._steps = [one.step for one in self._envs]
         self._episode = [-1] * count

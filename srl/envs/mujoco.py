@@ -67,7 +67,7 @@ class MujocoEnv(BatchEnv):
         columns = sum(part.shape[1] for part in self._task.parts())
         low, high = (tuple(bound.astype(np.float32).astype(float).tolist()) for bound in model.actuator_ctrlrange.T)
         team = TeamSpec(agents=(TEAM,), obs=Leaf((columns,), "float32"), action=Box((model.nu,), low, high))
-        self.spec = EnvSpec(teams={TEAM: team}, stats=self.config.stats)
+        self.spec = EnvSpec(teams={TEAM: team}, stats=self.config.stats, fps=1 / self._task.dt)
 
     def reset(self, out: Block) -> None:
         self._begin(np.arange(self.count, dtype=np.int32))

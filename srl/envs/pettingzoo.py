@@ -18,7 +18,7 @@ from srl.core.load import load, nearest, option
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
 from srl.core.tree import Array, Tree, map_tree
-from srl.envs.drawing import choose_gl, film_rate
+from srl.envs.drawing import choose_gl, frame_rate
 from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, is_reward, name_of
 from srl.envs.spaces import Actions, BoxActions, Fault, Obs, actions_of, obs_of
 
@@ -91,7 +91,7 @@ class PettingZooEnv(BatchEnv):
             },
             state=self._state.spec if self._state is not None else None,
             stats=self.config.stats,
-            fps=film_rate(probe),
+            fps=frame_rate(probe),
         )
 
     def reset(self, out: Block) -> None:

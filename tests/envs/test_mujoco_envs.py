@@ -107,10 +107,11 @@ def test_what_the_batch_cannot_do_goes_to_gymnasiums_env() -> None:
         env.close()
 
 
-def test_pictures_need_no_display() -> None:
+@pytest.mark.parametrize("before", ["", "import mujoco\n"], ids=["mujoco not imported", "mujoco imported before"])
+def test_pictures_need_no_display(before: str) -> None:
     if ctypes.util.find_library("EGL") is None and ctypes.util.find_library("OSMesa") is None:
         pytest.skip("neither EGL nor OSMesa is installed")
-    code = (
+    code = before + (
         "from srl.envs.resolve import make_env\n"
         "from srl.api.env import new_block\n"
         "from srl.core.seeds import Seeds\n"
@@ -123,6 +124,11 @@ def test_pictures_need_no_display() -> None:
     kept = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")}
     done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_films_have_the_speed_of_the_simulation() -> None:
+    env = MujocoEnv(1, Seeds(0), id="HalfCheetah-v5")
+    assert env.spec.fps == pytest.approx(20)  # 5 simulation steps of 0.01 s for each env step
 
 
 def test_wrong_names_are_answered_with_the_nearest() -> None:
