@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from srl.control.crew import Crew, InlineCrew
+from srl.control.backend import Backend, InlineBackend
 from srl.control.ending import Ending, reached
 from srl.control.failures import STALL, Death, Failures, Judgement
 from srl.control.lifecycle import bound_ends
-from srl.control.local import LocalCrew
 from srl.control.members import Member, Members
-from srl.control.messages import Message, peers_to_data, seat_to_data
+from srl.control.processes import ProcessBackend
 from srl.control.runlog import RunLog
 from srl.control.signals import catch_signals
 from srl.core.errors import CannotWrite, SrlError
@@ -28,6 +27,7 @@ from srl.observe.result import Failure, Kind, RunResult
 from srl.observe.totals import Totals
 from srl.store.run_folder import RunFolder
 from srl.streams.base import Counts
+from srl.workers.messages import Message, peers_to_data, seat_to_data
 
 DRAIN = 10.0
 """Seconds to come to rest."""
@@ -63,7 +63,7 @@ def run(
 
 
 class Controller:
-    """Drives one crew through one run."""
+    """Drives one backend through one run."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Controller:
         resume: Path | None = None,
         console: Console | None = None,
         derived: Derived | Callable[[], Derived] | None = None,
-        crew: Callable[[], Crew] | None = None,
+        backend: Callable[[], Backend] | None = None,
         stall: float = STALL,
     ) -> None:
         self.graph = graph
@@ -84,7 +84,7 @@ class Controller:
         self._derived = None if callable(derived) else derived
         self._refused: SrlError | None = None
         self._derive = derived if callable(derived) else lambda: (derive if graph.mode == "inline" else derive_in_child)(graph)
-        self._open_crew = crew or (InlineCrew if graph.mode == "inline" else LocalCrew)
+        self._open_backend = backend or (InlineBackend if graph.mode == "inline" else ProcessBackend)
         self._failures = Failures(graph, self.totals, folder, stall=stall)
         self._members = Members(graph, self.log.incarnation)
         self._ending: Ending | None = None
@@ -93,7 +93,7 @@ class Controller:
 
     def run(self) -> RunResult:
         """From the first process to the result. Processes die with the thread that calls this."""
-        crew = self._crew = self._open_crew()
+        backend = self._backend = self._open_backend()
         restore = catch_signals(self._interrupt)
         try:
             self._start()
@@ -109,7 +109,7 @@ class Controller:
             self._end(Ending("user error" if error.exit_code == 2 else "worker failure", error=error))
         finally:
             try:
-                crew.close()
+                backend.close()
                 self._give_up()
                 if self._refused is not None:
                     self.log.close()
@@ -164,7 +164,7 @@ class Controller:
             graph=dump(self.graph),
             derived=self._derived.to_data(),
             seats=[seat_to_data(seat) for seat in member.plan.seats],
-            place=self._crew.place,
+            network=self._backend.network,
             folder=str(self._folder.path) if self._folder else None,
             resume=str(self._resume) if self._resume else None,
         )
@@ -195,7 +195,7 @@ class Controller:
     # hear ---------------------------------------------------------------------------------------------------------
 
     def _hear(self, timeout: float) -> None:
-        for message in self._crew.poll(timeout):
+        for message in self._backend.poll(timeout):
             getattr(self, f"_on_{message['type']}")(message)
 
     def _on_bound(self, message: Message) -> None:
@@ -309,7 +309,7 @@ class Controller:
         )
 
     def _stop(self) -> None:
-        """Stop all; those that do not go are ended by the crew's `close`."""
+        """Stop all; those that do not go are ended by the backend's `close`."""
         assert self._ending is not None
         save, stalled = not self._hurry, self._ending.kind == "stalled"
         patience = {member.plan.name: self._patience(member) for member in self._members.alive()}
@@ -341,7 +341,7 @@ class Controller:
             self._hear(_TICK)
 
     def _give_up(self) -> None:
-        """Those that did not end by themselves were ended by the crew: nobody heard their last counts."""
+        """Those that did not end by themselves were ended by the backend: nobody heard their last counts."""
         late = self._members.alive()
         if self._ending is not None and self._ending.drain and not self._hurry and late:
             self.log.say(f"did not end, killed: {', '.join(member.plan.name for member in late)}")
@@ -350,7 +350,7 @@ class Controller:
             self.totals.forget(member.plan.name, member.workers, ends, self._members.witnesses(member))
 
     def _tell(self, member: Member, kind: str, **fields: Any) -> None:
-        self._crew.send({"type": kind, "process": member.plan.name, **fields})
+        self._backend.send({"type": kind, "process": member.plan.name, **fields})
 
     def _interrupt(self, kind: Kind, text: str) -> None:
         """The first time drain and save; the second time at once."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from srl.control.ending import Ending
 from srl.control.lifecycle import ProcessPlan
-from srl.control.messages import Message
 from srl.core.errors import SrlError
 from srl.graph.spec import Graph
 from srl.observe.result import Failure, Kind, RunResult
 from srl.observe.totals import Totals
 from srl.store.run_folder import RunFolder
+from srl.workers.messages import Message
 
 STALL = 120.0
 """Seconds without any progress before a run ends as stalled."""

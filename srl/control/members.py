@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from srl.control.lifecycle import OPPOSITE, BoundEnd, ProcessPlan, attachments, peers_of, plan_processes
-from srl.control.messages import Message
 from srl.graph.spec import Graph
 from srl.workers.host import Peer
+from srl.workers.messages import Message
 
 Phase = Literal["starting", "assigned", "bound", "made", "ready", "running", "drained", "gone"]
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from srl.control.messages import Message, peers_from_data, seat_from_data
 from srl.core.errors import SrlError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES, load_plugins
@@ -20,6 +19,7 @@ from srl.graph.derive import Derived
 from srl.graph.spec import Graph
 from srl.streams.open import Place
 from srl.workers.host import Host
+from srl.workers.messages import Message, peers_from_data, seat_from_data
 from srl.workers.reports import counts_to_data, report_to_data
 
 Phase = Literal["empty", "open", "running", "draining", "closed"]
@@ -141,7 +141,7 @@ class Driver:
             folder=Path(message["folder"]) if message["folder"] else None,
             resume=Path(message["resume"]) if message["resume"] else None,
             inline=self._inline,
-            place=_place(message["place"]),
+            place=_network(message["network"]),
         )
         self.phase = "open"
         if not self._inline:
@@ -183,7 +183,7 @@ class Driver:
         self._say("bye")
 
 
-def _place(data: Mapping[str, Any]) -> Place | None:
+def _network(data: Mapping[str, Any]) -> Place | None:
     """With keys of this process's own, where streams leave the host."""
     if not data:
         return None

@@ -19,9 +19,9 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from srl.control.channel import Channel
-    from srl.control.messages import Message
+    from srl.workers.channel import Channel
     from srl.workers.driver import Driver
+    from srl.workers.messages import Message
 
 REPORT_EVERY = 0.5
 _PR_SET_PDEATHSIG = 1
@@ -36,8 +36,8 @@ def main() -> int:
     faulthandler.register(signal.SIGUSR1)  # the stacks of all threads go to the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller decides what Ctrl-C means
 
-    from srl.control.channel import Channel
     from srl.core.errors import SrlError
+    from srl.workers.channel import Channel
     from srl.workers.driver import Driver
 
     channel = Channel(socket.socket(fileno=options.fd))

@@ -40,7 +40,7 @@ def test_a_kill_of_each_kind(kind: str, restart: bool, tmp_path: Path) -> None:
 
     def disturb() -> None:
         until(lambda: controller.totals.total("updates") >= 3)
-        os.kill(controller._crew.processes[f"{kind}/0"], signal.SIGKILL)
+        os.kill(controller._backend.processes[f"{kind}/0"], signal.SIGKILL)
         took["killed"] = time.monotonic()
         if restart:
             until(lambda: any(event["event"] == "going" for event in folder.read_events()))

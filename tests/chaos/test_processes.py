@@ -59,7 +59,7 @@ def kill_when(controller: Controller, ready: Callable[[], bool], victim: str) ->
         while not ready():
             assert time.monotonic() < end
             threading.Event().wait(0.01)
-        os.kill(controller._crew.processes[victim], signal.SIGKILL)
+        os.kill(controller._backend.processes[victim], signal.SIGKILL)
 
     thread = threading.Thread(target=watch)
     thread.start()

@@ -17,7 +17,7 @@ FLOORS = [
     {"workers", "learners"},
     {"observe"},
     {"control"},
-    {"launchers"},
+    {"cluster"},
     {"session", "loaded", "tune", "export"},
     {"cli"},
     {"launch", "__main__"},
@@ -27,7 +27,6 @@ CONTRACTS = {
     ("config", "srl.graph.spec"),  # the classes that the short form shares with graphs
     ("workers", "srl.learners.make"),
     ("learners", "srl.workers.base"),
-    ("workers", "srl.control"),  # the messages that a worker process understands
 }
 TENSORS = ("nets", "algorithms", "learners")
 TENSOR_FILES = {"api/algorithm.py", "api/batch.py", "api/neural.py"}

@@ -1,26 +1,26 @@
-"""A line between two parties over calls that may break: numbered messages, nothing lost, nothing twice, in order."""
+"""Numbered messages over calls that may break: nothing is lost, nothing arrives twice, order is kept."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from srl.control.messages import Message
+from srl.workers.messages import Message
 
 UNNUMBERED = ("hello", "welcome", "report")
-"""Reports are not kept: a lost one costs nothing."""
+"""These are not kept for a resend: the first two open a call, and a lost report costs nothing."""
 
 
-class Line:
-    """One side. A message is kept until the other side has said that it took it."""
+class ReliableChannel:
+    """One side. A message is kept until the other side has acknowledged it."""
 
     def __init__(self) -> None:
         self.taken = 0
-        """The highest number taken from the other side."""
+        """The highest number received from the other side."""
         self._kept: deque[Message] = deque()
         self._last = 0
 
     def send(self, message: Message) -> Message:
-        """The message as it travels."""
+        """The message as it goes over the wire."""
         message = {**message, "ack": self.taken}
         if message["type"] not in UNNUMBERED:
             self._last += 1
@@ -29,22 +29,22 @@ class Line:
         return message
 
     def receive(self, message: Message) -> bool:
-        """True if this is news."""
+        """Whether the message is new; False for a repeat."""
         self.acknowledged(message.pop("ack", 0))
         number = message.pop("seq", 0)
         if not number:
             return True
-        if number != self.taken + 1:  # a repeat; never a hole: a call keeps order, and a new one resends all
+        if number != self.taken + 1:  # always a repeat, never a gap: a call keeps order, and a new call resends everything
             return False
         self.taken = number
         return True
 
     def acknowledged(self, number: int) -> None:
-        """The other side has taken everything up to here."""
+        """The other side has received everything up to here."""
         while self._kept and self._kept[0]["seq"] <= number:
             self._kept.popleft()
 
-    def again(self, number: int) -> list[Message]:
-        """After a reconnection: what the other side, which took `number`, has missed."""
+    def resend(self, number: int) -> list[Message]:
+        """After a reconnection: everything after message `number`, the last one that the other side received."""
         self.acknowledged(number)
         return [{**message, "ack": self.taken} for message in self._kept]

@@ -1,6 +1,6 @@
-"""`python -m srl.control.supervisor --join - --host I`: starts, watches and ends the workers of its host.
+"""`python -m srl.cluster.supervisor --join - --host I`: starts, watches and ends the worker processes of its host.
 
-The controller's messages pass through to the processes; their reports are added up to one a second.
+It passes the messages of the controller on to the processes, and merges their reports into one a second.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from srl.control.local import LocalCrew
-from srl.control.messages import Message
-from srl.control.rpc import LEASE, Attachment
-from srl.control.security import Join
+from srl.cluster.rpc import LEASE, Attachment
+from srl.cluster.security import Join
+from srl.control.processes import ProcessBackend
 from srl.core.errors import SrlError
+from srl.workers.messages import Message
 
 REPORT_EVERY = 1.0
 PATIENCE = 1800.0
@@ -32,7 +32,7 @@ class Supervisor:
     """One host's processes, and the call to the controller."""
 
     def __init__(self, join: Join, host: int, *, lease: float = LEASE, patience: float = PATIENCE) -> None:
-        self._crew = LocalCrew()
+        self._backend = ProcessBackend()
         self._lease, self._patience = lease, patience
         self._join, self._host = join, host
         self._own_address = _address_towards(join.addresses[0])
@@ -42,12 +42,12 @@ class Supervisor:
         self._attachment = Attachment(join, self._hello)
 
     def run(self, lifeline: int | None = None) -> int:
-        """Until the controller says `bye`, or has been away for longer than `patience`; the exit code.
+        """Serve until the controller says `bye` or stays away for longer than `patience`; the exit code.
 
-        `lifeline`: a descriptor at whose end everything ends at once (ssh closes it when the connection is cut).
+        When the descriptor `lifeline` closes, everything ends at once (ssh closes it when the connection is cut).
         """
         due = 0.0
-        watched = [self._attachment.fileno(), self._crew.fileno(), *([lifeline] if lifeline is not None else [])]
+        watched = [self._attachment.fileno(), self._backend.fileno(), *([lifeline] if lifeline is not None else [])]
         while True:
             ready, _, _ = select.select(watched, [], [], 0.2)
             if lifeline in ready and not os.read(lifeline, 1 << 12):
@@ -56,30 +56,30 @@ class Supervisor:
                 if message["type"] == "bye":
                     return self._leave()
                 self._down(message)
-            for message in self._crew.poll(0.0):
+            for message in self._backend.poll(0.0):
                 self._up(message)
             now = time.monotonic()
             if self._reports and now >= due:
                 due = now + REPORT_EVERY
                 self._attachment.send({"type": "report", "processes": self._reports})
                 self._reports = {}
-            if not self._attachment.is_open and not self._bear(now - self._attachment.since):
+            if not self._attachment.is_open and not self._within_patience(now - self._attachment.since):
                 return 75
             if self._stopping and now > self._stopping:
                 self._each("kill")
 
     def close(self) -> None:
         """End everything at once. Idempotent."""
-        self._crew.close()
+        self._backend.close()
         self._attachment.close()
 
     def _down(self, message: Message) -> None:
         if message["type"] == "start" and message["log"] is not None and not Path(message["log"]).parent.is_dir():
             message["log"] = None  # the run folder is on another file system: the tail travels with the exit
-        if message["type"] == "assign" and message["place"]:
-            message["place"] = {**message["place"], "bind": f"tcp://{self._own_address}"}
+        if message["type"] == "assign" and message["network"]:
+            message["network"] = {**message["network"], "bind": f"tcp://{self._own_address}"}
         self._phases[message["process"]] = message["type"]
-        self._crew.send(message)
+        self._backend.send(message)
 
     def _up(self, message: Message) -> None:
         if message["type"] == "report":
@@ -92,7 +92,7 @@ class Supervisor:
         self._attachment.send(message)
 
     def _add(self, name: str, entry: dict[str, Any]) -> None:
-        """Totals replace what was there; means, which start anew with each report, add up."""
+        """Keep the newest totals; add up means, which start anew with each report."""
         before = self._reports.get(name, {"workers": {}})["workers"]
         for worker, report in entry["workers"].items():
             for key, (value, number) in before.get(worker, {"means": {}})["means"].items():
@@ -104,26 +104,26 @@ class Supervisor:
         if process in self._reports:
             self._attachment.send({"type": "report", "processes": {process: self._reports.pop(process)}})
 
-    def _bear(self, away: float) -> bool:
-        """The controller is away: after `lease` the workers stop, after `patience` so do we."""
-        if away > self._lease and self._crew.processes and not self._stopping:
+    def _within_patience(self, away: float) -> bool:
+        """The controller is away: after `lease` seconds the workers stop, after `patience` seconds the supervisor ends."""
+        if away > self._lease and self._backend.processes and not self._stopping:
             self._each("stop", save=True)
             self._stopping = time.monotonic() + _GRACE
-        if not self._crew.processes:
+        if not self._backend.processes:
             self._stopping = 0.0
         return away < self._patience
 
     def _each(self, kind: str, **fields: Any) -> None:
-        for process in self._crew.processes:
-            self._crew.send({"type": kind, "process": process, **fields})
+        for process in self._backend.processes:
+            self._backend.send({"type": kind, "process": process, **fields})
 
     def _leave(self) -> int:
-        self._crew.close()
+        self._backend.close()
         self._attachment.send({"type": "bye", "process": ""})
         return 0
 
     def _hello(self) -> Message:
-        """Who we are and all we have: a controller that comes back learns the whole state from it."""
+        """Which host this is and what runs here: the whole state, for a controller that reconnects."""
         return {
             "type": "hello",
             "run": self._join.run,
@@ -133,12 +133,14 @@ class Supervisor:
             "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"),
             "versions": _versions(),
             "taken": 0,
-            "processes": {name: {"pid": pid, "phase": self._phases.get(name, "")} for name, pid in self._crew.processes.items()},
+            "processes": {
+                name: {"pid": pid, "phase": self._phases.get(name, "")} for name, pid in self._backend.processes.items()
+            },
         }
 
 
 def _address_towards(address: str) -> str:
-    """Our own address on the way to the controller: where its other hosts can reach us too."""
+    """The address of this host towards the controller, where the other hosts can reach it too."""
     name, _, port = address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((name, int(port)))  # sends nothing
@@ -156,7 +158,7 @@ def _versions() -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="srl.control.supervisor", description=__doc__)
+    parser = argparse.ArgumentParser(prog="srl.cluster.supervisor", description=__doc__)
     parser.add_argument("--join", help="`-`: from standard input; otherwise from the file $SRL_JOIN_FILE", choices=["-"])
     parser.add_argument("--host", type=int, required=True, help="which host of the run this is")
     parser.add_argument("--lifeline", action="store_true", help="end when standard input does")

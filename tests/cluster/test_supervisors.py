@@ -11,51 +11,52 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import pytest
-from rig import derived, graph
 
+from srl.cluster.loopback import LoopbackCluster, end_supervisor, start_supervisor
+from srl.cluster.rpc import METHOD, SERVICE, TOKEN, RemoteBackend
+from srl.cluster.security import SERVER_NAME, new_credentials
 from srl.control.controller import Controller
-from srl.control.messages import unpack
-from srl.control.rpc import METHOD, SERVICE, TOKEN, RemoteCrew
-from srl.control.security import SERVER_NAME, new_credentials
-from srl.launchers.local import LocalLauncher
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
+from srl.workers.messages import unpack
+from tests.control.rig import derived, graph
 
 ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
 def remote(*, lease: float = 30.0, options: Sequence[str] = ()) -> Iterator[Any]:
-    """A crew of one remote host that takes everything, and its supervisor."""
-    crew = RemoteCrew(1, lambda _: 0, credentials=new_credentials(), lease=lease)
-    launcher = LocalLauncher(1, options)
-    launcher.start({}, crew.join)
+    """A backend of one remote host that takes everything, and its supervisor."""
+    backend = RemoteBackend(1, lambda _: 0, credentials=new_credentials(), lease=lease)
+    supervisor = start_supervisor(backend.join, 0, options)
     try:
-        yield crew, launcher.supervisors[0]
+        yield backend, supervisor
     finally:
-        crew.close()
-        launcher.stop({}, 10)
+        backend.close()
+        end_supervisor(supervisor, 10.0)
 
 
-def run(work: Any, crew: Any, tmp_path: Path, **more: Any) -> tuple[Controller, Any]:
-    controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), crew=lambda: crew, **more)
+def run(work: Any, backend: Any, tmp_path: Path, **more: Any) -> tuple[Controller, Any]:
+    controller = Controller(
+        work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), backend=lambda: backend, **more
+    )
     return controller, controller.run()
 
 
 def test_home_and_a_remote_supervisor_run_one_graph_over_encrypted_streams(tmp_path: Path) -> None:
-    work, launcher = graph(counters=2, via="zmq"), LocalLauncher(1)
-    crew = launcher.crew(work)
-    controller, result = run(work, crew, tmp_path)
+    work = graph(counters=2, via="zmq")
+    cluster = LoopbackCluster(work)
+    controller, result = run(work, cluster, tmp_path)
     assert result.kind == "done", result.format()
     assert controller.totals.env_steps == 1000
     (ledger,) = controller.totals.ledgers()
     assert ledger.balanced, ledger.line()
-    assert launcher.supervisors[0].returncode == 0
-    assert cast(Any, crew).remote.refused == 0
+    assert cluster.supervisors[0].returncode == 0
+    assert cluster.remote.refused == 0
 
 
 def test_a_supervisor_ends_with_its_lifeline(tmp_path: Path) -> None:
@@ -82,18 +83,18 @@ def test_last_words_travel_from_a_remote_host(tmp_path: Path) -> None:
 def test_a_lost_supervisor_ends_the_run(tmp_path: Path) -> None:
     with remote(lease=1.0) as (far, supervisor):
         work = graph(via="zmq", stop={"seconds": 60})
-        controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), crew=lambda: far)
+        controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), backend=lambda: far)
         killer = when_working(controller, lambda: os.kill(supervisor.pid, signal.SIGKILL))
         result = controller.run()
         killer.join()
         assert result.kind == "worker failure"
-        assert "host 0 has not been heard of for 1 seconds" in result.format()
+        assert "no contact with host 0 for 1 seconds" in result.format()
 
 
 def test_a_call_that_breaks_is_dialled_again_and_nothing_is_lost(tmp_path: Path) -> None:
     with remote() as (far, _):
         work = graph(via="zmq", stop={"env_steps": 5000})
-        controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), crew=lambda: far)
+        controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), backend=lambda: far)
 
         def cut() -> None:
             for host in far._hosts:
@@ -110,7 +111,7 @@ def test_workers_stop_and_save_when_the_controller_stays_away(tmp_path: Path) ->
     with remote(lease=60.0, options=["--lease=0.5", "--patience=4"]) as (far, supervisor):
         work = graph(via="zmq", stop={"seconds": 60})
         folder = RunFolder.create(tmp_path, "rig", 1)
-        controller = Controller(work, folder=folder, derived=derived(work), crew=lambda: far)
+        controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: far)
         thread = threading.Thread(target=controller.run)
         thread.start()
         when_working(controller, lambda: far._await(far._server.stop(0))).join()
@@ -123,10 +124,10 @@ def test_workers_stop_and_save_when_the_controller_stays_away(tmp_path: Path) ->
 
 def test_patience_has_an_end() -> None:
     credentials = new_credentials()
-    crew = RemoteCrew(1, lambda _: 0, credentials=credentials)
-    join = crew.join.dump().encode() + b"\n"
-    crew.close()
-    command = [sys.executable, "-m", "srl.control.supervisor", "--join", "-", "--host", "0", "--patience", "0.5"]
+    backend = RemoteBackend(1, lambda _: 0, credentials=credentials)
+    join = backend.join.dump().encode() + b"\n"
+    backend.close()
+    command = [sys.executable, "-m", "srl.cluster.supervisor", "--join", "-", "--host", "0", "--patience", "0.5"]
     assert subprocess.run(command, cwd=ROOT, input=join, timeout=20, check=False).returncode == 75
 
 
@@ -155,30 +156,30 @@ def when_working(controller: Controller, action: Any) -> threading.Thread:
     ],
 )
 def test_strangers_are_refused(token: str, first: bytes, code: grpc.StatusCode) -> None:
-    crew = RemoteCrew(1, lambda _: 0, credentials=new_credentials())
+    backend = RemoteBackend(1, lambda _: 0, credentials=new_credentials())
     try:
-        ca = new_credentials().ca if token == "other ca" else crew.join.ca.encode()
+        ca = new_credentials().ca if token == "other ca" else backend.join.ca.encode()
         options = [("grpc.ssl_target_name_override", SERVER_NAME), ("grpc.enable_http_proxy", 0)]
         secure = grpc.ssl_channel_credentials(ca)
         with (
-            grpc.insecure_channel(crew.address)
+            grpc.insecure_channel(backend.address)
             if token == "plain"
-            else grpc.secure_channel(crew.address, secure, options) as channel
+            else grpc.secure_channel(backend.address, secure, options) as channel
         ):
-            given = [(TOKEN, crew.join.token if token != "wrong" else "x" * 43)] if token else []
+            given = [(TOKEN, backend.join.token if token != "wrong" else "x" * 43)] if token else []
             call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(iter([first]), metadata=given, timeout=10)
             with pytest.raises(grpc.RpcError) as caught:
                 list(call)
             assert caught.value.code() is code
-        assert crew.refused == (code is not grpc.StatusCode.UNAVAILABLE)
-        assert crew.poll(0.0) == []
+        assert backend.refused == (code is not grpc.StatusCode.UNAVAILABLE)
+        assert backend.poll(0.0) == []
     finally:
-        crew.close()
+        backend.close()
 
 
 def test_the_join_line_shows_no_secret_when_printed() -> None:
-    crew = RemoteCrew(1, lambda _: 0, credentials=new_credentials())
-    crew.close()
-    assert crew.join.token not in repr(crew.join) and len(crew.join.token) >= 43
+    backend = RemoteBackend(1, lambda _: 0, credentials=new_credentials())
+    backend.close()
+    assert backend.join.token not in repr(backend.join) and len(backend.join.token) >= 43
     with pytest.raises(Exception, match="no msgpack"):
         unpack(b"\xc1")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 
-from srl.control.messages import LIMIT, Message, pack, unpack
 from srl.core.errors import HostileFrame
+from srl.workers.messages import LIMIT, Message, pack, unpack
 
 _LENGTH = struct.Struct("<I")
 

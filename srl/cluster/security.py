@@ -1,4 +1,4 @@
-"""Who may join a run: a CA and a server certificate made for it, and a token of 256 bits. Nothing secret travels in argv."""
+"""Who may join a run: a CA and a server certificate made for it, and a token of 256 bits. Secrets never appear in argv."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAYS = 90
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What a supervisor needs to find its controller and to be let in."""
+    """What a supervisor needs to find its controller and to be admitted."""
 
     run: str
     addresses: tuple[str, ...]
@@ -68,7 +68,7 @@ class Credentials:
 
 
 def new_credentials() -> Credentials:
-    """A CA of this run's own, which signs one server certificate and is forgotten."""
+    """A CA for this run alone: it signs one server certificate, and its key is not kept."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization

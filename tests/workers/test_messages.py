@@ -7,17 +7,17 @@ import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rig import graph
 
-from srl.control.channel import Channel
+from srl.cluster.reliable import ReliableChannel
 from srl.control.lifecycle import BoundEnd, peers_of, plan_processes
-from srl.control.line import Line
-from srl.control.messages import LIMIT, pack, unpack
 from srl.core.errors import HostileFrame, WiringError
 from srl.graph.spec import Node
 from srl.streams.base import Counts
 from srl.workers.base import Reading
+from srl.workers.channel import Channel
+from srl.workers.messages import LIMIT, pack, unpack
 from srl.workers.reports import WorkerReport, report_from_data, report_to_data
+from tests.control.rig import graph
 
 GO = {"type": "go", "process": "actor/0"}
 
@@ -88,8 +88,8 @@ def test_a_message_beyond_the_limit_is_never_sent() -> None:
 
 
 @given(st.lists(st.sampled_from(["send", "deliver", "cut"]), max_size=60))
-def test_a_line_delivers_everything_once_and_in_order_over_calls_that_break(steps: list[str]) -> None:
-    near, far = Line(), Line()
+def test_a_reliable_channel_delivers_everything_once_and_in_order_over_calls_that_break(steps: list[str]) -> None:
+    near, far = ReliableChannel(), ReliableChannel()
     wire: list[Any] = []
     sent: list[str] = []
     got: list[str] = []
@@ -106,11 +106,11 @@ def test_a_line_delivers_everything_once_and_in_order_over_calls_that_break(step
         elif step == "deliver" and wire:
             deliver()
         elif step == "cut":
-            wire = near.again(far.taken)
+            wire = near.resend(far.taken)
     while wire:
         deliver()
     assert got == sent
-    assert near.again(far.taken) == []
+    assert near.resend(far.taken) == []
 
 
 def node(name: str, count: int, inside: str | None = None) -> Node:

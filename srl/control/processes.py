@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from srl.control.channel import Channel
-from srl.control.crew import Crew
-from srl.control.messages import Message
+from srl.control.backend import Backend
 from srl.core.errors import HostileFrame
 from srl.core.threads import plan as threads_plan
 from srl.graph.machine import memory_free
+from srl.workers.channel import Channel
+from srl.workers.messages import Message
 
 _TAIL = 20
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -35,7 +35,7 @@ class _Child:
     log: IO[bytes]
 
 
-class LocalCrew(Crew):
+class ProcessBackend(Backend):
     """Child processes over socket pairs."""
 
     def __init__(self) -> None:

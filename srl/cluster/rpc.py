@@ -1,4 +1,7 @@
-"""The same messages over gRPC: one bidirectional call per supervisor. The open call is the lease. Workers never import this."""
+"""The messages of the control plane over gRPC: one bidirectional call per supervisor. A host lives as long as its call is open.
+
+Workers never import this.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ from typing import Any
 
 import grpc
 
-from srl.control.crew import Crew
-from srl.control.line import Line
-from srl.control.messages import LIMIT, Message, pack, unpack
-from srl.control.security import SERVER_NAME, Credentials, Join
+from srl.cluster.reliable import ReliableChannel
+from srl.cluster.security import SERVER_NAME, Credentials, Join
+from srl.control.backend import Backend
 from srl.core.errors import HostileFrame
+from srl.workers.messages import LIMIT, Message, pack, unpack
 
 SERVICE, METHOD = "srl.Control", "Attach"
 TOKEN = "srl-token"
 
 LEASE = 30.0
-"""Seconds without a call after which a supervisor's host counts as lost, and its workers stop."""
+"""Seconds without an open call after which a host counts as lost and its workers stop."""
 
 _KEEPALIVE = [
     ("grpc.keepalive_time_ms", 2_000),
@@ -49,7 +52,7 @@ _CLIENT = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.enable_http_proxy", 0),
 ]
-_FIRST = 5.0
+_HELLO_WITHIN = 5.0
 """Seconds that a caller has for its `hello`."""
 
 
@@ -81,22 +84,22 @@ class _Host:
     """One supervisor, as the controller knows it."""
 
     index: int
-    line: Line = field(default_factory=Line)
+    channel: ReliableChannel = field(default_factory=ReliableChannel)
     processes: set[str] = field(default_factory=set)
     call: Any = None
     """The queue of the call that is open now."""
     since: float = float("inf")
-    """When its last call ended. One that has never come is not lost: the run's own limit on progress ends the wait."""
+    """When its last call ended. A host that never came is not lost: the stall limit of the run ends that wait."""
     gone: bool = False
 
 
-class RemoteCrew(Crew):
-    """Supervisors on other hosts that dial in. What is sent before they come waits for them."""
+class RemoteBackend(Backend):
+    """Supervisors on other hosts that dial in. Messages sent before they do are kept for them."""
 
     def __init__(
         self,
         hosts: int,
-        place: Callable[[str], int],
+        host_of: Callable[[str], int],
         *,
         credentials: Credentials,
         run: str = "run",
@@ -104,7 +107,7 @@ class RemoteCrew(Crew):
         lease: float = LEASE,
     ) -> None:
         self._hosts = [_Host(index) for index in range(hosts)]
-        self._place, self._credentials, self._run, self._lease = place, credentials, run, lease
+        self._host_of, self._credentials, self._run, self._lease = host_of, credentials, run, lease
         self._inbox = Inbox()
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -113,22 +116,22 @@ class RemoteCrew(Crew):
         self._server, port = self._await(self._serve(bind))
         self.address = f"{bind.rpartition(':')[0]}:{port}"
         self.refused = 0
-        """Strangers: callers without the token, or whose first words were no `hello`."""
+        """Callers without the token, or whose first message was not `hello`."""
 
     @property
     def join(self) -> Join:
-        """What the supervisors must be told."""
+        """What a supervisor needs in order to dial in."""
         return Join(self._run, (self.address,), self._credentials.ca.decode(), self._credentials.token)
 
     @property
-    def place(self) -> dict[str, Any]:
+    def network(self) -> dict[str, Any]:
         return {"bind": f"tcp://{self.address.rpartition(':')[0]}", "encrypt": True}
 
     def fileno(self) -> int:
         return self._inbox.fileno()
 
     def send(self, message: Message) -> None:
-        host = self._hosts[self._place(message["process"])]
+        host = self._hosts[self._host_of(message["process"])]
         if message["type"] == "start":
             host.processes.add(message["process"])
         self._post(host, message)
@@ -136,15 +139,15 @@ class RemoteCrew(Crew):
     def poll(self, timeout: float) -> list[Message]:
         if timeout > 0:
             select.select([self._inbox], [], [], timeout)
-        said: list[Message] = []
+        received: list[Message] = []
         host: _Host
         message: Message
         for host, message in self._inbox.take():
             if message["type"] == "exit":
                 host.processes.discard(message["process"])
             if message["type"] not in ("hello", "bye") or message.get("process"):
-                said.append(message)
-        return said + [message for host in self._hosts for message in self._lost(host)]
+                received.append(message)
+        return received + [message for host in self._hosts for message in self._lost(host)]
 
     def close(self) -> None:
         if self._loop.is_closed():
@@ -166,12 +169,12 @@ class RemoteCrew(Crew):
         if host.call is not None or host.gone or time.monotonic() - host.since < self._lease or not host.processes:
             return []
         names, host.processes, host.gone = sorted(host.processes), set(), True
-        reason = f"host {host.index} has not been heard of for {self._lease:g} seconds"
+        reason = f"no contact with host {host.index} for {self._lease:g} seconds"
         return [{"type": "lost", "process": name, "reason": reason} for name in names]
 
     def _post(self, host: _Host, message: Message) -> None:
         with self._lock:
-            numbered = host.line.send(message)
+            numbered = host.channel.send(message)
             if host.call is not None:
                 self._loop.call_soon_threadsafe(host.call.put_nowait, numbered)
 
@@ -190,23 +193,23 @@ class RemoteCrew(Crew):
         return server, port
 
     async def _attach(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        """One call, from `hello` to its end. Its iterator ends normally too when the peer vanishes."""
+        """One call, from `hello` to its end. Its iterator also ends normally when the peer vanishes."""
         if not self._credentials.admits(dict(context.invocation_metadata()).get(TOKEN, "")):
             self.refused += 1
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "no or wrong token")
         try:
-            hello = unpack(await asyncio.wait_for(anext(requests), _FIRST))
-            host = self._greeted(hello)
+            hello = unpack(await asyncio.wait_for(anext(requests), _HELLO_WITHIN))
+            host = self._checked_hello(hello)
         except (HostileFrame, TimeoutError, StopAsyncIteration):
             self.refused += 1
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no hello of this run")
         own: asyncio.Queue[Message | None] = asyncio.Queue()
         with self._lock:
             if host.call is not None:
-                host.call.put_nowait(None)  # an older call that nobody has noticed to be dead
+                host.call.put_nowait(None)  # an older call that is dead but not yet noticed
             host.call = own
-            own.put_nowait({"type": "welcome", "taken": host.line.taken})
-            for message in host.line.again(hello["taken"]):
+            own.put_nowait({"type": "welcome", "taken": host.channel.taken})
+            for message in host.channel.resend(hello["taken"]):
                 own.put_nowait(message)
         reader = asyncio.ensure_future(self._read(host, requests, own))
         try:
@@ -218,7 +221,7 @@ class RemoteCrew(Crew):
                 if host.call is own:
                     host.call, host.since = None, time.monotonic()
 
-    def _greeted(self, hello: Message) -> _Host:
+    def _checked_hello(self, hello: Message) -> _Host:
         if hello["type"] != "hello" or hello["run"] != self._run or not 0 <= hello["host"] < len(self._hosts):
             raise HostileFrame("no hello of this run")
         return self._hosts[hello["host"]]
@@ -228,7 +231,7 @@ class RemoteCrew(Crew):
             async for data in requests:
                 message = unpack(data)
                 with self._lock:
-                    news = host.line.receive(message)
+                    news = host.channel.receive(message)
                 if news:
                     self._inbox.put((host, message))
                 if message["type"] == "bye" and not message["process"]:
@@ -240,23 +243,23 @@ class RemoteCrew(Crew):
 
 
 class Attachment:
-    """A supervisor's side: one call that is dialled again when it breaks, on a thread of its own."""
+    """A supervisor's side: one call, dialled again when it breaks, in a thread of its own."""
 
     def __init__(self, join: Join, hello: Callable[[], Message]) -> None:
         self._join, self._hello = join, hello
-        self._line = Line()
+        self._channel = ReliableChannel()
         self._inbox = Inbox()
         self._lock = threading.Lock()
         self._call: queue.SimpleQueue[Message | None] | None = None
         self._done = threading.Event()
         self.since = time.monotonic()
         """When the last call ended; meaningless while one is open."""
-        self._thread = threading.Thread(target=self._dial_on, name="srl-attach", daemon=True)
+        self._thread = threading.Thread(target=self._keep_dialling, name="srl-attach", daemon=True)
         self._thread.start()
 
     @property
     def is_open(self) -> bool:
-        """The controller has welcomed us and the call stands."""
+        """Whether the call is open and the controller has welcomed us."""
         return self._call is not None
 
     def fileno(self) -> int:
@@ -265,23 +268,23 @@ class Attachment:
     def send(self, message: Message) -> None:
         """To the controller, now or after the next reconnection; reports only now."""
         with self._lock:
-            numbered = self._line.send(message)
+            numbered = self._channel.send(message)
             if self._call is not None:
                 self._call.put(numbered)
 
     def receive(self) -> list[Message]:
-        """What the controller said. Never waits."""
+        """Messages of the controller. Never waits."""
         return self._inbox.take()
 
     def close(self) -> None:
-        """Half-close, so that the last words arrive. Idempotent."""
+        """Half-close, so that the last messages arrive. Idempotent."""
         self._done.set()
         with self._lock:
             if self._call is not None:
                 self._call.put(None)
         self._thread.join(3.0)
 
-    def _dial_on(self) -> None:
+    def _keep_dialling(self) -> None:
         pause, turn = 0.2, 0
         while not self._done.is_set():
             address = self._join.addresses[turn % len(self._join.addresses)]
@@ -298,20 +301,20 @@ class Attachment:
     def _one_call(self, address: str) -> None:
         secure = grpc.ssl_channel_credentials(self._join.ca.encode())
         outgoing: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        outgoing.put({**self._hello(), "taken": self._line.taken})
+        outgoing.put({**self._hello(), "taken": self._channel.taken})
         with grpc.secure_channel(address, secure, options=_CLIENT) as channel:
             attach = channel.stream_stream(f"/{SERVICE}/{METHOD}")
             for data in attach(_packed(outgoing), metadata=[(TOKEN, self._join.token)]):
-                self._heard(unpack(data), outgoing)
+                self._received(unpack(data), outgoing)
 
-    def _heard(self, message: Message, outgoing: queue.SimpleQueue[Message | None]) -> None:
+    def _received(self, message: Message, outgoing: queue.SimpleQueue[Message | None]) -> None:
         with self._lock:
             if message["type"] == "welcome":
-                for missed in self._line.again(message["taken"]):
+                for missed in self._channel.resend(message["taken"]):
                     outgoing.put(missed)
                 self._call = outgoing
                 return
-            news = self._line.receive(message)
+            news = self._channel.receive(message)
         if news:
             self._inbox.put(message)
 

@@ -1,4 +1,4 @@
-"""Crews: where the processes of a run live. The controller sends all of them the same messages."""
+"""Where the processes of a run live: in this process, as children, or several backends together. All get the same messages."""
 
 from __future__ import annotations
 
@@ -8,35 +8,38 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from srl.control.messages import Message
 from srl.core.errors import SrlError
 from srl.workers.driver import Driver
+from srl.workers.messages import Message
 
 _SWEEPS = 256
-"""Sweeps before an inline crew looks up."""
+"""Sweeps of the inline backend before it gives the controller its turn."""
 
 _WORKING_SWEEPS = 1000
-"""Sweeps with work between two reports where nobody counts updates."""
+"""Sweeps with work between two reports where no worker counts updates."""
 
 
-class Crew(ABC):
-    """Processes that can be started, talked to and ended."""
+class Backend(ABC):
+    """Starts processes, passes messages to and from them, and ends them."""
 
     @abstractmethod
     def send(self, message: Message) -> None:
-        """Pass a message on to its process; `start` and `kill` are obeyed here. One to a process that is gone is dropped."""
+        """Pass a message on to its process; `start` and `kill` are carried out here.
+
+        A message to a process that is gone is dropped.
+        """
 
     @abstractmethod
     def poll(self, timeout: float) -> list[Message]:
-        """What the processes said, and their exits; waits at most `timeout` seconds."""
+        """Messages of the processes, and their exits; waits at most `timeout` seconds."""
 
     @abstractmethod
     def close(self) -> None:
-        """End whatever still runs, at once. Idempotent."""
+        """Kill whatever still runs. Idempotent."""
 
     @property
-    def place(self) -> dict[str, Any]:
-        """Where sockets of streams bind, and whether they encrypt; empty: on this host, in the clear."""
+    def network(self) -> dict[str, Any]:
+        """Where sockets of streams bind, and whether they encrypt; empty: on this host, unencrypted."""
         return {}
 
     def fileno(self) -> int:
@@ -44,18 +47,18 @@ class Crew(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be waited for together with others")
 
 
-class InlineCrew(Crew):
-    """Everything in this process and thread, stepped by `poll`. Reports are counted in updates: no clock decides anything."""
+class InlineBackend(Backend):
+    """All workers in this process and thread, stepped by `poll`. It reports by number of updates, never by time."""
 
     def __init__(self) -> None:
         self.driver: Driver | None = None
-        self._said: list[Message] = []
+        self._sent: list[Message] = []
         self._mark = 0.0
         self._sweeps = 0
 
     def send(self, message: Message) -> None:
         if message["type"] == "start":
-            self.driver = Driver(message["process"], self._said.append, inline=True)
+            self.driver = Driver(message["process"], self._sent.append, inline=True)
         if self.driver is not None and self.driver.phase != "closed" and message["type"] not in ("kill", "stacks"):
             driver = self.driver
             self._guarded(lambda: driver.handle(message))
@@ -64,11 +67,11 @@ class InlineCrew(Crew):
 
     def poll(self, timeout: float) -> list[Message]:
         for _ in range(_SWEEPS):
-            if self._said or self.driver is None:
+            if self._sent or self.driver is None:
                 break
             self._guarded(self._sweep)
-        said, self._said[:] = list(self._said), []
-        return said
+        sent, self._sent[:] = list(self._sent), []
+        return sent
 
     def close(self) -> None:
         if self.driver is not None:
@@ -100,14 +103,14 @@ class InlineCrew(Crew):
         assert driver is not None
         try:
             action()
-        except (Exception, SystemExit) as error:  # an env that calls sys.exit is to blame as one that raises
+        except (Exception, SystemExit) as error:  # an env that calls sys.exit has failed like one that raises
             driver.failed(error)
             self._exit(error.exit_code if isinstance(error, SrlError) else 3)
             driver.close()
 
     def _exit(self, code: int) -> None:
         assert self.driver is not None
-        self._said.append(
+        self._sent.append(
             {
                 "type": "exit",
                 "process": self.driver.process,
@@ -120,32 +123,32 @@ class InlineCrew(Crew):
         )
 
 
-class JointCrew(Crew):
-    """Several crews as one: each process belongs to the crew that `place` names."""
+class CompositeBackend(Backend):
+    """Several backends as one: `backend_of` says to which of them a process belongs."""
 
-    def __init__(self, crews: list[Crew], place: Callable[[str], int]) -> None:
-        self._crews = crews
-        self._place = place
+    def __init__(self, backends: list[Backend], backend_of: Callable[[str], int]) -> None:
+        self._backends = backends
+        self._backend_of = backend_of
         self._ready = select.poll()
-        for crew in crews:
-            self._ready.register(crew.fileno(), select.POLLIN)
+        for backend in backends:
+            self._ready.register(backend.fileno(), select.POLLIN)
 
     @property
-    def place(self) -> dict[str, Any]:
-        return next((place for crew in self._crews if (place := crew.place)), {})
+    def network(self) -> dict[str, Any]:
+        return next((network for backend in self._backends if (network := backend.network)), {})
 
     def send(self, message: Message) -> None:
-        self._crews[self._place(message["process"])].send(message)
+        self._backends[self._backend_of(message["process"])].send(message)
 
     def poll(self, timeout: float) -> list[Message]:
         end = time.monotonic() + timeout
         while True:
-            said = [message for crew in self._crews for message in crew.poll(0.0)]
+            sent = [message for backend in self._backends for message in backend.poll(0.0)]
             rest = end - time.monotonic()
-            if said or rest <= 0:
-                return said
+            if sent or rest <= 0:
+                return sent
             self._ready.poll(1000 * rest)
 
     def close(self) -> None:
-        for crew in self._crews:
-            crew.close()
+        for backend in self._backends:
+            backend.close()

@@ -47,7 +47,7 @@ _SCHEMA: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
         "graph": dict,
         "derived": dict,
         "seats": list,
-        "place": dict,
+        "network": dict,
         "folder": (str, type(None)),
         "resume": (str, type(None)),
     },

@@ -1,1 +1,0 @@
-"""Launchers bring up hosts; on each a supervisor starts the processes."""
