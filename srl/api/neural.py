@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from srl.api.batch import Batch
 from srl.api.policy import Act, Ask, Bounds, PolicySpec
-from srl.core.errors import DoesNotFit
+from srl.core.errors import UserError
 from srl.core.seeds import Rng
 from srl.core.spec import TreeSpec
 from srl.core.tree import Array, Tree, map_tree
@@ -175,18 +175,24 @@ def drawing_nothing() -> AbstractContextManager[None]:
 
 
 def check_fit(layers: dict[str, tuple[int, ...]], given: dict[str, Any], what: str) -> None:
-    """Raise DoesNotFit, naming the first layer that is missing, unknown or of another size."""
+    """Raise E09, naming the first layer that is missing, unknown or of another size."""
     for name, shape in layers.items():
         if name not in given:
-            raise DoesNotFit(f"{what}: the layer {name} is missing", ("expected", f"{name} {list(shape)}"), _TRY)
+            raise UserError(f"{what}: the layer {name} is missing", ("expected", f"{name} {list(shape)}"), _TRY, code="E09")
         found = tuple(np.shape(given[name]))
         if found != shape:
-            raise DoesNotFit(
-                f"{what}: the layer {name} has other sizes", ("found", str(list(found))), ("expected", str(list(shape))), _TRY
+            raise UserError(
+                f"{what}: the layer {name} has other sizes",
+                ("found", str(list(found))),
+                ("expected", str(list(shape))),
+                _TRY,
+                code="E09",
             )
     for name in given:
         if name not in layers:
-            raise DoesNotFit(f"{what}: there is no layer {name} here", ("found", f"{name} {list(np.shape(given[name]))}"), _TRY)
+            raise UserError(
+                f"{what}: there is no layer {name} here", ("found", f"{name} {list(np.shape(given[name]))}"), _TRY, code="E09"
+            )
 
 
 _TRY = ("try", "the settings under `policy:` and `algorithm:` that the run was started with")

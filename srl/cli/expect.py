@@ -9,7 +9,7 @@ from typing import Any
 
 from srl.cli.parsing import Parser, words_of
 from srl.cli.sweep import Outcome, columns, last_row, number, print_failures, run_each, values
-from srl.core.errors import UnknownKey, UserError
+from srl.core.errors import UserError
 from srl.graph.prepare import Prepared, prepare
 from srl.observe.expectation import RETURN, expected, figure, wanted_returns
 
@@ -87,7 +87,9 @@ def _wanted(prepared: Prepared) -> dict[str, float]:
     if stray := next((name for name in returns if name not in names), None):
         place = prepared.composed.provenance.at(("expect", stray))
         lines = [("from", str(place))] if place is not None else []
-        raise UnknownKey(f"'expect' names '{stray}', which no run of this env has", *lines, ("returns", ", ".join(names)))
+        raise UserError(
+            f"'expect' names '{stray}', which no run of this env has", *lines, ("returns", ", ".join(names)), code="E02"
+        )
     return wanted
 
 

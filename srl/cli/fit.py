@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from srl.core.errors import DoesNotFit, UserError
+from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
 from srl.graph.derive import Derived
@@ -30,11 +30,12 @@ def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str])
             continue
         layer = next((key for key in [*want, *have] if want.get(key) != have.get(key)), "")
         there, here = _shape(have.get(layer)), _shape(want.get(layer))
-        raise DoesNotFit(
+        raise UserError(
             f"the checkpoint does not fit policy '{name}': layer '{layer}' is {there} there and {here} here",
             ("checkpoint", str(path)),
             *[("changed", text) for text in changes if text.startswith(("policy", "env", "policies"))],
             ("try", "take that setting back, or start anew without --resume"),
+            code="E09",
         )
 
 

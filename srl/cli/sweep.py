@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from srl.core.errors import BadOverride
+from srl.core.errors import UserError
 from srl.graph.prepare import prepare
 from srl.store.lines import read_lines
 
@@ -65,7 +65,7 @@ def values(axis: str) -> list[str]:
     """`seed=1,2,3` as three overrides; commas inside brackets do not split."""
     key, equals, text = axis.partition("=")
     if not key or not equals or not text:
-        raise BadOverride(f"'--sweep {axis}' names no values", ("try", "--sweep seed=1,2,3"))
+        raise UserError(f"'--sweep {axis}' names no values", ("try", "--sweep seed=1,2,3"), code="E12")
     parts, depth = [""], 0
     for char in text:
         depth += (char in "[{(") - (char in "]})")

@@ -12,7 +12,7 @@ from srl.config.merge import Merged, label
 from srl.config.overrides import Override, parse_override
 from srl.config.render import render
 from srl.config.yaml import Sourced, read
-from srl.core.errors import BadFile, BadOverride
+from srl.core.errors import UserError
 from srl.core.where import Provenance, Where
 
 __all__ = ["Composed", "compose", "list_experiments", "render_with_provenance"]
@@ -92,11 +92,11 @@ class _Reader:
         real = path.resolve()
         if real in self._open:
             chain = " -> ".join(shown(one) for one in [*self._open[self._open.index(real) :], real])
-            raise BadFile(f"'{shown(path)}' inherits itself", ("chain", chain))
+            raise UserError(f"'{shown(path)}' inherits itself", ("chain", chain), code="E11")
         self._open.append(real)
         own = read(path, shown(path))
         if own.data is not None and not isinstance(own.data, dict):
-            raise BadFile(f"'{shown(path)}' holds no mapping", ("expected", "settings such as  env: CartPole-v1"))
+            raise UserError(f"'{shown(path)}' holds no mapping", ("expected", "settings such as  env: CartPole-v1"), code="E11")
         data = dict(own.data or {})
         merged = Merged()
         for name, place in self._parents(data.pop("inherit", None), own.provenance):
@@ -115,8 +115,11 @@ class _Reader:
     def _parents(self, inherit: Any, places: Provenance) -> Iterator[tuple[str, Where | None]]:
         names = [inherit] if isinstance(inherit, str) else inherit if inherit is not None else []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise BadFile(
-                "inherit expects names of experiments", ("from", str(places.at(("inherit",)))), ("try", "inherit: [base/ppo]")
+            raise UserError(
+                "inherit expects names of experiments",
+                ("from", str(places.at(("inherit",)))),
+                ("try", "inherit: [base/ppo]"),
+                code="E11",
             )
         yield from ((name, places.at(("inherit", i))) for i, name in enumerate(names))
 
@@ -142,7 +145,7 @@ def _apply(word: Override, merged: Merged, reader: _Reader) -> None:
         merged.remove(word.path)
     elif word.action == "add" and merged.has(word.path):
         place = merged.provenance.at(word.path)
-        raise BadOverride(f"'{word.text}' adds what is there already", ("from", str(place)), ("try", word.text[1:]))
+        raise UserError(f"'{word.text}' adds what is there already", ("from", str(place)), ("try", word.text[1:]), code="E12")
     else:
         merged.assign(word.path, word.value)
 

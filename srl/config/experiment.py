@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from srl.config.shorthand import POLICY, spelled_out
-from srl.core.errors import BadFile, MissingKey, SrlError, UnknownKey
+from srl.core.errors import SrlError, UserError
 from srl.core.load import load, option
 from srl.core.option import dump
 from srl.core.where import Provenance
@@ -240,11 +240,12 @@ SECTIONS: dict[str, type] = {
 def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) -> Experiment:
     """The experiment that a composed configuration states; unknown keys and wrong types are UserErrors with their place."""
     if {"nodes", "streams"} <= set(config):
-        raise BadFile(
+        raise UserError(
             "this is a graph, not an experiment: it has nodes and streams",
             *_from(where, "nodes"),
             ("try", "of a run: its folder, or the config.yaml there"),
             ("or", "its nodes and streams under `graph:` of a file that has env, policy and algorithm"),
+            code="E11",
         )
     plain, places = rename_return(*spelled_out(config, where))
     try:
@@ -252,17 +253,19 @@ def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) 
     except SrlError as error:
         raise _with_file_words(error) from None
     if not experiment.learning and experiment.graph is None:
-        raise MissingKey(
+        raise UserError(
             "nothing learns: no policy has an algorithm",
             ("expected", "algorithm (a name, or a mapping with `use`)"),
             ("try", "algorithm=ppo"),
+            code="E14",
         )
     _check_expect(experiment.expect, where)
     if experiment.policies and (both := next((key for key in ("policy", "load", "fresh") if config.get(key)), None)):
-        raise BadFile(
+        raise UserError(
             f"both `{both}` and `policies` are given",
             *_from(where, "policies"),
             ("try", f"one of them: ~{both}, or ~policies"),
+            code="E11",
         )
     return experiment
 
@@ -317,10 +320,11 @@ def settled(
 def _check_expect(expect: Mapping[str, float], where: Provenance | None) -> None:
     for name in expect:
         if not _EXPECTED.fullmatch(name):
-            raise UnknownKey(
+            raise UserError(
                 f"'expect' has no setting '{name}'",
                 *_from(where, "expect", name),
                 ("settings", "return, return/TEAM, env_steps"),
+                code="E02",
             )
 
 
@@ -331,5 +335,5 @@ def _from(where: Provenance | None, *path: str) -> list[tuple[str, str]]:
 
 def _with_file_words(error: SrlError) -> SrlError:
     error.headline = error.headline.replace(_RETURN[1], _RETURN[0])
-    error.lines = [(label, text.replace(_RETURN[1], _RETURN[0])) for label, text in error.lines]
+    error.facts = [(label, text.replace(_RETURN[1], _RETURN[0])) for label, text in error.facts]
     return error

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from srl.core.errors import UnknownExperiment
+from srl.core.errors import UserError
 from srl.core.load import nearest
 
 _ENDINGS = (".yaml", ".yml")
@@ -41,7 +41,7 @@ def search_folders() -> list[Path]:
 
 
 def find(name: str | Path, search: Sequence[Path] | None = None, *, beside: Path | None = None, asked: object = None) -> Path:
-    """The file of a name or path. UnknownExperiment lists what there is.
+    """The file of a name or path. E01 lists what there is.
 
     `beside`: the folder of the file that inherits it. `asked`: the place that names it.
     """
@@ -92,10 +92,10 @@ def _summary(path: Path) -> str:
     return next((line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#")), "")
 
 
-def _unknown(name: str, folders: Sequence[Path], asked: object) -> UnknownExperiment:
+def _unknown(name: str, folders: Sequence[Path], asked: object) -> UserError:
     names = [one.name for one in list_experiments([folder for folder in folders if folder != Path()])]
     is_path = name.endswith(_ENDINGS)
-    error = UnknownExperiment(f"no {'file' if is_path else 'experiment'} is called '{name}'")
+    error = UserError(f"no {'file' if is_path else 'experiment'} is called '{name}'", code="E01")
     if asked is not None:
         error.add("from", str(asked))
     if near := nearest(str(Path(name).with_suffix("")) if is_path else name, names):

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from srl.core.errors import BadOverride
+from srl.core.errors import UserError
 from srl.core.load import nearest
 from srl.core.where import COMMAND_LINE, Path, Provenance, Where, dotted
 
@@ -131,9 +131,10 @@ class Merged:
             elif isinstance(here[key], str) and _is_component(path):
                 self._spell_out(here, key, path)
             if not isinstance(here[key], dict | list):
-                raise BadOverride(
+                raise UserError(
                     f"'{dotted(whole)}' cannot be set: '{dotted(path)}' is {here[key]!r}, not a mapping",
                     *self._from(path),
+                    code="E12",
                 )
             here = here[key]
         if isinstance(here, list):
@@ -145,7 +146,7 @@ class Merged:
         position = _index(key, here)
         if position is None:
             size = f"{len(here)} entries, 0 to {len(here) - 1}" if here else "no entries"
-            raise BadOverride(f"'{dotted(path)}': the list '{dotted(path[:-1])}' has {size}", *self._from(path[:-1]))
+            raise UserError(f"'{dotted(path)}': the list '{dotted(path[:-1])}' has {size}", *self._from(path[:-1]), code="E12")
         return position
 
     def _existing(self, path: Path) -> tuple[Any, Any]:
@@ -155,19 +156,20 @@ class Merged:
             if isinstance(here, list):
                 key = self._position(here, key, path[: depth + 1])
                 if at_end:
-                    raise BadOverride(
+                    raise UserError(
                         f"'{dotted(path)}' is an entry of a list, which is only replaced as a whole",
                         ("try", f"{dotted(path[:-1])}=[...]"),
+                        code="E12",
                     )
             elif not isinstance(here, dict) or key not in here:
                 raise self._absent(here, path, depth)
             if at_end:
                 return here, key
             here = here[key]
-        raise BadOverride("there is nothing to remove")
+        raise UserError("there is nothing to remove", code="E12")
 
-    def _absent(self, here: Any, path: Path, depth: int) -> BadOverride:
-        error = BadOverride(f"'~{dotted(path)}' removes nothing: there is no '{dotted(path[: depth + 1])}'")
+    def _absent(self, here: Any, path: Path, depth: int) -> UserError:
+        error = UserError(f"'~{dotted(path)}' removes nothing: there is no '{dotted(path[: depth + 1])}'", code="E12")
         names = list(here) if isinstance(here, dict) else []
         if near := nearest(str(path[depth]), names):
             error.add("did you mean", f"~{dotted((*path[:depth], near, *path[depth + 1 :]))}?")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from srl.config.yaml import parse
-from srl.core.errors import BadFile, BadOverride
+from srl.core.errors import UserError
 from srl.core.where import Path
 
 
@@ -74,14 +74,17 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
 def _value(text: str, whole: str) -> Any:
     try:
         return parse(text, "command line").data
-    except BadFile as problem:
+    except UserError as problem:
         name = whole.partition("=")[0]
-        raise BadOverride(
+        raise UserError(
             f"the value of '{whole}' is not readable",
             ("cause", problem.headline),
             ("try", f"quotes, once for the shell and once for YAML: '{name}=\"{text}\"'"),
+            code="E12",
         ) from problem
 
 
-def _bad(text: str, why: str, example: str) -> BadOverride:
-    return BadOverride(f"override '{text}' {why}", ("try", example), ("forms", "a.b=3  a.list=[1,2]  +a.new=1  ~a.b  @file.yaml"))
+def _bad(text: str, why: str, example: str) -> UserError:
+    return UserError(
+        f"override '{text}' {why}", ("try", example), ("forms", "a.b=3  a.list=[1,2]  +a.new=1  ~a.b  @file.yaml"), code="E12"
+    )

@@ -15,7 +15,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 
-from srl.core.errors import BadFile
+from srl.core.errors import UserError
 from srl.core.where import Path, Provenance, Where
 
 _INT = re.compile(r"[-+]?[0-9]+(_[0-9]+)*$")
@@ -48,9 +48,9 @@ def read(path: FilePath | str, shown: str | None = None) -> Sourced:
     try:
         text = FilePath(path).read_text(encoding="utf-8")
     except OSError as problem:
-        raise BadFile(f"cannot read '{shown}': {problem.strerror or problem}") from problem
+        raise UserError(f"cannot read '{shown}': {problem.strerror or problem}", code="E11") from problem
     except UnicodeDecodeError as problem:
-        raise BadFile(f"'{shown}' is not UTF-8 text", ("cause", str(problem))) from problem
+        raise UserError(f"'{shown}' is not UTF-8 text", ("cause", str(problem)), code="E11") from problem
     return parse(text, shown)
 
 
@@ -118,7 +118,7 @@ class _Builder:
         """The data of a node; its place is recorded unless that of its key already is."""
         self.count += 1
         if len(path) > _DEEPEST or self.count > _MOST:
-            raise BadFile("an alias that contains itself, or far too much data", ("from", str(self._where(node))))
+            raise UserError("an alias that contains itself, or far too much data", ("from", str(self._where(node))), code="E11")
         if self.provenance.exact(path) is None:
             self.provenance.put(path, self._where(node))
         if isinstance(node, MappingNode):
@@ -134,13 +134,15 @@ class _Builder:
         for key_node, value_node in node.value:
             where = self._where(key_node)
             if not isinstance(key_node, ScalarNode):
-                raise BadFile("a key must be text", ("from", str(where)))
+                raise UserError("a key must be text", ("from", str(where)), code="E11")
             key = str(key_node.value)
             if key == "<<" and not key_node.style:
-                raise BadFile("merge keys (<<) are not part of YAML 1.2", ("from", str(where)), ("try", "inherit: [file]"))
+                raise UserError(
+                    "merge keys (<<) are not part of YAML 1.2", ("from", str(where)), ("try", "inherit: [file]"), code="E11"
+                )
             if key in data:
                 first = self.provenance.exact((*path, key))
-                raise BadFile(f"'{key}' is given twice", ("first", str(first)), ("again", str(where)))
+                raise UserError(f"'{key}' is given twice", ("first", str(first)), ("again", str(where)), code="E11")
             self.provenance.put((*path, key), where)
             data[key] = self.build(value_node, (*path, key))
         return data
@@ -157,13 +159,15 @@ class _Builder:
         if wanted is float and type(value) is int:
             value = float(value)
         if wanted is None or type(value) is not wanted:
-            raise BadFile(f"tag {tag.replace(_TAG, '!!')} cannot be used for {text!r}", ("from", str(self._where(node))))
+            raise UserError(
+                f"tag {tag.replace(_TAG, '!!')} cannot be used for {text!r}", ("from", str(self._where(node))), code="E11"
+            )
         return value
 
     def _tagged(self, node: Node, expected: str) -> None:
         if node.tag not in (_TAG + expected, "!"):
             shown = str(node.tag).replace(_TAG, "!!")
-            raise BadFile(f"tag {shown} is not known", ("from", str(self._where(node))))
+            raise UserError(f"tag {shown} is not known", ("from", str(self._where(node))), code="E11")
 
     def _where(self, node: Node) -> Where:
         return Where(self.source, node.start_mark.line + 1, node.start_mark.column + 1)
@@ -225,4 +229,4 @@ def _unreadable(problem: yaml.YAMLError, source: str) -> NoReturn:
     mark = getattr(problem, "problem_mark", None)
     place = Where(source, mark.line + 1, mark.column + 1) if mark is not None else Where(source)
     what = " ".join(str(part) for part in (getattr(problem, "context", None), getattr(problem, "problem", None)) if part)
-    raise BadFile(f"not readable as YAML: {what or problem}", ("from", str(place))) from problem
+    raise UserError(f"not readable as YAML: {what or problem}", ("from", str(place)), code="E11") from problem

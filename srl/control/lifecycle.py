@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from srl.core.errors import WiringError
+from srl.core.errors import UserError
 from srl.graph.spec import Graph, Node
 from srl.workers.host import Peer, Seat
 
@@ -69,7 +69,7 @@ def _owner(graph: Graph, node: Node, index: int) -> str:
     seen = [node.name]
     while node.inside is not None:
         if node.inside in seen:
-            raise WiringError(f"nodes are placed inside each other: {' in '.join([*seen, node.inside])}")
+            raise UserError(f"nodes are placed inside each other: {' in '.join([*seen, node.inside])}", code="E10")
         node = graph.node(node.inside)
         seen.append(node.name)
         index = index if index < node.count and node.count > 1 else 0

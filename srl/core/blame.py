@@ -8,13 +8,13 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from srl.core.errors import Line, SrlError, UserError
+from srl.core.errors import Fact, SrlError, UserError
 
 _OURS = str(Path(__file__).resolve().parents[1])
 
 
 @contextlib.contextmanager
-def blaming(headline: str, *lines: Line) -> Iterator[None]:
+def blaming(headline: str, *lines: Fact) -> Iterator[None]:
     """Anything that is raised inside becomes a UserError: the headline, the cause, the place, then these lines."""
     try:
         yield

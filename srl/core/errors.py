@@ -1,64 +1,92 @@
-"""Errors: one tree. A message says where, what was found, what was expected, and what to do.
+"""Errors carry data: a code, a headline, facts, and the path of the setting they are about.
 
-SrlError
-├── UserError                exit 2: something to change in a file, on the command line or in the user's code
-│   ├── UnknownExperiment    E01
-│   ├── UnknownKey           E02
-│   ├── WrongType            E03  also values out of range
-│   ├── DoesNotDivide        E04
-│   ├── BadObservation       E05
-│   ├── AgentWithoutPolicy   E06
-│   ├── NotImportable        E07
-│   │   └── UnknownName      E07  neither a registered name nor a path
-│   ├── TooFewResources      E08
-│   ├── DoesNotFit           E09  a resume whose shapes differ
-│   ├── WiringError          E10
-│   ├── BadFile              E11  YAML that cannot be read, keys given twice
-│   ├── BadOverride          E12
-│   ├── NameTaken            E13  one name, two registrations
-│   ├── MissingKey           E14
-│   ├── BrokenCheckpoint     E15
-│   └── RunIsLive            E16
-├── RunError                 exit 3: a run that started and failed
-│   ├── WorkerDied           R01
-│   ├── Stalled              R02  exit 4
-│   ├── Deadlock             R03
-│   └── CannotWrite          R04  a full disk, a folder that is gone
-└── WireError                exit 3: what a peer sent cannot be taken
-    ├── SpecMismatch         W01
-    └── HostileFrame         W02
+SrlError                 exit 3
+├── UserError            E.., exit 2: something to change in a file, on the command line or in the user's code
+│   ├── SettingError     E03  a class that checks its own settings names one of them
+│   └── NotImportable    E07  a name or path that does not lead to the same class in every process
+├── RunError             R.., exit 3 (R02: exit 4): a run that started and failed
+│   └── CannotWrite      R04
+└── WireError            W.., exit 3: what a peer sent cannot be accepted
+    └── HostileFrame     W02
+
+A class exists because somebody catches it. Everything else is a code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
-Line = tuple[str, str]
+from srl.core.where import Path, Provenance, Where
+
+Fact = tuple[str, str]
+"""A label and a text: `("found", "64")`, `("try", "algorithm.lr=3e-4")`."""
+
+CODES = {
+    "S00": "an error of this package",
+    "E00": "something the user can change",
+    "E01": "no experiment has this name",
+    "E02": "no such setting",
+    "E03": "a value of another type than its setting, or out of its range",
+    "E04": "of two sizes one must be a multiple of the other",
+    "E05": "an env wrote something outside the space that it declared",
+    "E06": "no pattern under `agents:` matches an agent of the env",
+    "E07": "a name or path that does not lead to a class",
+    "E08": "more devices, cores or memory than the machine has",
+    "E09": "layers that differ from those of the checkpoint",
+    "E10": "ports and streams that do not fit together",
+    "E11": "a file that cannot be read",
+    "E12": "an override that cannot be applied",
+    "E13": "a name that is registered twice",
+    "E14": "a setting without a default is missing",
+    "E15": "a checkpoint that is incomplete or damaged",
+    "E16": "the run is still active",
+    "R00": "the run failed",
+    "R01": "a worker failed",
+    "R02": "no progress for too long",
+    "R03": "every worker of a process waits for another one of them",
+    "R04": "a file of the run cannot be written",
+    "W00": "what a peer sent cannot be accepted",
+    "W01": "two ends of a stream disagree about its arrays",
+    "W02": "a frame that is truncated, oversized or not of the agreed form",
+}
 
 
 class SrlError(Exception):
-    """Anything this package raises on purpose: a headline, and lines such as `("from", "my.yaml:14:3")`."""
+    """Anything this package raises on purpose."""
 
     CODE: ClassVar[str] = "S00"
     EXIT: ClassVar[int] = 3
 
-    def __init__(self, headline: str, *lines: Line, code: str = "", exit_code: int | None = None) -> None:
+    def __init__(self, headline: str, *facts: Fact, code: str = "", path: Path = ()) -> None:
         super().__init__(headline)
         self.headline = headline
-        self.lines: list[Line] = list(lines)
+        self.facts: list[Fact] = list(facts)
         self.code = code or self.CODE
-        self.exit_code = self.EXIT if exit_code is None else exit_code
+        self.path = path
+        """The setting that this is about: `("algorithm", "lr")`."""
 
-    def add(self, label: str, text: str) -> SrlError:
-        """Append one line; for those who know more than the place that raised."""
-        self.lines.append((label, text))
+    @property
+    def exit_code(self) -> int:
+        """What a command returns."""
+        return 4 if self.code == "R02" else self.EXIT
+
+    def add(self, label: str, text: str) -> Self:
+        """Append a fact that the place which raised did not know."""
+        self.facts.append((label, text))
+        return self
+
+    def at(self, origin: Provenance | Where | None) -> Self:
+        """Put first where the setting was written, unless that is known already."""
+        place = origin.at(self.path) if isinstance(origin, Provenance) and self.path else origin
+        if isinstance(place, Where) and not any(label == "from" for label, _ in self.facts):
+            self.facts.insert(0, ("from", str(place)))
         return self
 
     def format(self) -> str:
         """What a person reads: `error[E02]: headline`, then one indented line per fact."""
         parts = [f"error[{self.code}]: {self.headline}"]
-        for label, text in self.lines:
+        for label, text in self.facts:
             first, *rest = text.split("\n")
             parts.append(f"  {label}: {first}" if label else f"  {first}")
             parts += [f"    {line}" for line in rest]
@@ -70,28 +98,22 @@ class SrlError(Exception):
     def to_data(self) -> dict[str, Any]:
         """Plain data for msgpack or JSON."""
         return {
-            "type": type(self).__name__,
             "code": self.code,
             "exit": self.exit_code,
             "headline": self.headline,
-            "lines": [[label, text] for label, text in self.lines],
+            "facts": [list(fact) for fact in self.facts],
+            "path": list(self.path),
         }
 
     @staticmethod
     def from_data(data: Mapping[str, Any]) -> SrlError:
-        """The inverse of `to_data`; a class this process does not know becomes a plain `SrlError` that reads the same."""
-        known = {kind.__name__: kind for kind in _tree(SrlError)}
-        kind = known.get(str(data["type"]), SrlError)
-        lines = [(str(label), str(text)) for label, text in data["lines"]]
-        error = kind.__new__(kind)
-        SrlError.__init__(error, str(data["headline"]), *lines, code=str(data["code"]), exit_code=int(data["exit"]))
-        return error
-
-
-def _tree(kind: type[SrlError]) -> Iterator[type[SrlError]]:
-    yield kind
-    for child in kind.__subclasses__():
-        yield from _tree(child)
+        """The inverse of `to_data`, of the class that its code stands for."""
+        code = str(data["code"])
+        families: dict[str, type[SrlError]] = {one.CODE[0]: one for one in (RunError, WireError)}
+        own: dict[str, type[SrlError]] = {one.CODE: one for one in (NotImportable, CannotWrite, HostileFrame)}
+        kind = own.get(code) or (UserError if data["exit"] == UserError.EXIT else families.get(code[:1], SrlError))
+        facts = [(str(label), str(text)) for label, text in data["facts"]]
+        return kind(str(data["headline"]), *facts, code=code, path=tuple(data["path"]))
 
 
 class UserError(SrlError):
@@ -101,40 +123,14 @@ class UserError(SrlError):
     EXIT = 2
 
 
-class UnknownExperiment(UserError):
-    """No file and no packaged experiment has this name."""
-
-    CODE = "E01"
-
-
-class UnknownKey(UserError):
-    """A section has no such setting."""
-
-    CODE = "E02"
-
-
-class WrongType(UserError):
-    """A value is of another type than its setting, or out of its range."""
+class SettingError(UserError):
+    """Raised in `__post_init__` of settings: `SettingError("clip", "must be between 0 and 1, not 2")`."""
 
     CODE = "E03"
 
-
-class DoesNotDivide(UserError):
-    """Two sizes of which one must be a multiple of the other."""
-
-    CODE = "E04"
-
-
-class BadObservation(UserError):
-    """An env wrote something outside the space it declared."""
-
-    CODE = "E05"
-
-
-class AgentWithoutPolicy(UserError):
-    """No pattern under `agents:` matches an agent of the env."""
-
-    CODE = "E06"
+    def __init__(self, setting: str, must: str, *facts: Fact) -> None:
+        super().__init__(f"'{setting}' {must}", *facts, path=(setting,))
+        self.must = must
 
 
 class NotImportable(UserError):
@@ -143,87 +139,10 @@ class NotImportable(UserError):
     CODE = "E07"
 
 
-class UnknownName(NotImportable):
-    """Neither a registered name nor a path to a class."""
-
-
-class TooFewResources(UserError):
-    """More devices, cores or memory than the machine has."""
-
-    CODE = "E08"
-
-
-class DoesNotFit(UserError):
-    """A resume whose layers differ from those of the checkpoint."""
-
-    CODE = "E09"
-
-
-class WiringError(UserError):
-    """Ports and streams that do not go together."""
-
-    CODE = "E10"
-
-
-class BadFile(UserError):
-    """A file that cannot be read, or that says one thing twice."""
-
-    CODE = "E11"
-
-
-class BadOverride(UserError):
-    """A command-line override that cannot be applied."""
-
-    CODE = "E12"
-
-
-class NameTaken(UserError):
-    """Two registrations of one name."""
-
-    CODE = "E13"
-
-
-class MissingKey(UserError):
-    """A setting without a default was not given."""
-
-    CODE = "E14"
-
-
-class BrokenCheckpoint(UserError):
-    """A checkpoint that is half written or damaged."""
-
-    CODE = "E15"
-
-
-class RunIsLive(UserError):
-    """The folder of a run that goes on: another process writes to it."""
-
-    CODE = "E16"
-
-
 class RunError(SrlError):
     """A run that started and failed."""
 
     CODE = "R00"
-
-
-class WorkerDied(RunError):
-    """A worker raised, or its process ended."""
-
-    CODE = "R01"
-
-
-class Stalled(RunError):
-    """Alive, but without progress for too long."""
-
-    CODE = "R02"
-    EXIT = 4
-
-
-class Deadlock(RunError):
-    """Every worker of one process waits for another of them."""
-
-    CODE = "R03"
 
 
 class CannotWrite(RunError):
@@ -233,15 +152,9 @@ class CannotWrite(RunError):
 
 
 class WireError(SrlError):
-    """What a peer sent cannot be taken."""
+    """What a peer sent cannot be accepted."""
 
     CODE = "W00"
-
-
-class SpecMismatch(WireError):
-    """Two ends of a stream disagree about its arrays."""
-
-    CODE = "W01"
 
 
 class HostileFrame(WireError):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, is_dataclass
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
-from srl.core.errors import Line, MissingKey, UnknownKey, UserError, WrongType
+from srl.core.errors import Fact, UserError
 from srl.core.option import (
     Option,
     Row,
@@ -109,7 +109,7 @@ class _Loader:
             words = text.replace("'", " ").replace("`", " ").replace(",", " ").replace(":", " ").split()
             about = next((word for word in words if word in values), None)
             place = path if about is None else (*path, about)
-            raise WrongType(f"{self._name(path)}: {text}", *self._from(place), *self._help(path)) from problem
+            raise UserError(f"{self._name(path)}: {text}", *self._from(place), *self._help(path), code="E03") from problem
 
     def _all_given(self, cls: type, values: Mapping[str, Any], path: Path) -> None:
         for one in settings(cls):
@@ -120,7 +120,7 @@ class _Loader:
                     ("expected", f"{one.name} ({kind}){': ' + about if about else ''}"),
                     ("try", f"{dotted((*path, one.name))}=..."),
                 ]
-                raise MissingKey(f"{self._name(path)} needs the setting '{one.name}'", *self._from(path), *lines)
+                raise UserError(f"{self._name(path)} needs the setting '{one.name}'", *self._from(path), *lines, code="E14")
 
     def _own_form(self, kind: Any, data: Any, path: Path) -> Any:
         if isinstance(data, kind):
@@ -137,7 +137,7 @@ class _Loader:
                 place, headline = (*path, about), f"{self._name((*path, about))}: {problem}"
             else:
                 place, headline = path, f"{self._name(path)} expects {type_name(kind)}: {problem}"
-            raise WrongType(headline, *self._from(place), *self._help(path)) from problem
+            raise UserError(headline, *self._from(place), *self._help(path), code="E03") from problem
 
     def _literal(self, kind: Any, data: Any, path: Path) -> Any:
         for choice in get_args(kind):
@@ -208,7 +208,7 @@ class _Loader:
             return data
         bound = f"at most {_LARGEST}" if data > 0 else f"at least {-_LARGEST - 1}"
         headline = f"{self._name(path)} must be {bound}, found {data}"
-        raise WrongType(headline, *self._from(path), ("about", "whole numbers have 64 bits"))
+        raise UserError(headline, *self._from(path), ("about", "whole numbers have 64 bits"), code="E03")
 
     def _in_range(self, facts: Option, value: Any, data: Any, path: Path) -> None:
         if facts.choices and value is not None and value not in facts.choices:
@@ -222,7 +222,7 @@ class _Loader:
             if bounds is not None and not facts.holds(*bounds):
                 headline = f"{self._name(path)} must be {facts.range()}, found {written(data)}"
                 about = [("about", facts.help)] if facts.help else []
-                raise WrongType(headline, *self._from(path), *about)
+                raise UserError(headline, *self._from(path), *about, code="E03")
 
     def _all_known(self, data: Mapping[Any, Any], known: Sequence[str], path: Path, cls: type | None = None) -> None:
         for key in data:
@@ -231,25 +231,28 @@ class _Loader:
                 label, text = (
                     ("did you mean", f"{near}{_facts(cls, near)}?") if near else ("settings", ", ".join(known) or "none")
                 )
-                raise UnknownKey(
+                raise UserError(
                     f"{self._name(path)} has no setting '{key}'",
                     *self._from((*path, str(key))),
                     (label, f"{text}    all: {_help_command(path)}"),
+                    code="E02",
                 )
 
-    def _wrong(self, expected: str, data: Any, path: Path, hint: Line | None = None) -> WrongType:
+    def _wrong(self, expected: str, data: Any, path: Path, hint: Fact | None = None) -> UserError:
         found = _found(data)
         tries = [hint] if hint else []
-        return WrongType(f"{self._name(path)} expects {expected}, found {found}", *self._from(path), *tries, *self._help(path))
+        return UserError(
+            f"{self._name(path)} expects {expected}, found {found}", *self._from(path), *tries, *self._help(path), code="E03"
+        )
 
     def _name(self, path: Path) -> str:
         return f"'{dotted(path)}'" if path else f"'{self.root.__name__.removesuffix('Config').lower() or 'it'}'"
 
-    def _from(self, path: Path) -> list[Line]:
+    def _from(self, path: Path) -> list[Fact]:
         place = self.where.at(path) if isinstance(self.where, Provenance) else self.where
         return [("from", str(place))] if place is not None else []
 
-    def _help(self, path: Path) -> list[Line]:
+    def _help(self, path: Path) -> list[Fact]:
         return [("all", _help_command(path))] if path else []
 
 
@@ -281,7 +284,7 @@ def _exact(kind: Any, data: Any) -> bool:
     return isinstance(kind, type) and is_dataclass(kind) and isinstance(data, kind)
 
 
-def _hint(kind: Any, data: Any, path: Path) -> Line | None:
+def _hint(kind: Any, data: Any, path: Path) -> Fact | None:
     """What to write instead, when that is clear."""
     name = dotted(path)
     if kind is str and data is not None and not isinstance(data, Mapping | list | tuple):
@@ -299,7 +302,7 @@ def _hint(kind: Any, data: Any, path: Path) -> Line | None:
     return None
 
 
-def _nearest_hint(data: Any, choices: Sequence[Any]) -> Line | None:
+def _nearest_hint(data: Any, choices: Sequence[Any]) -> Fact | None:
     near = nearest(data, [choice for choice in choices if isinstance(choice, str)]) if isinstance(data, str) else None
     return ("did you mean", f"{near}?") if near else None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from srl.core.builtin import BUILTIN
-from srl.core.errors import NameTaken, NotImportable, UnknownName
+from srl.core.errors import NotImportable, UserError
 from srl.core.imports import (
     dotted_path,
     identity,
@@ -47,13 +47,14 @@ class Registry:
         if place is None:
             place, home = _caller()
         if not name or ":" in name or name.endswith(".py"):
-            raise NameTaken(f"'{name}' cannot be the name of a {self.kind}: it reads as a path", ("from", place))
+            raise UserError(f"'{name}' cannot be the name of a {self.kind}: it reads as a path", ("from", place), code="E13")
         if name in self._targets and not _same(self._targets[name], target):
-            raise NameTaken(
+            raise UserError(
                 f"two things are registered as {self.kind} '{name}'",
                 ("first", self.place(name)),
                 ("second", place),
                 ("try", "give one of them another name"),
+                code="E13",
             )
         self._targets[name] = target
         self._places[name] = place
@@ -103,7 +104,7 @@ class Registry:
         return iter(self.names())
 
     def _unknown(self, name: str) -> NotImportable:
-        error = UnknownName(f"no {self.kind} is called '{name}'")
+        error = NotImportable(f"no {self.kind} is called '{name}'")
         if near := nearest(name, self.names()):
             error.add("did you mean", f"{near}?")
         error.add("known", ", ".join(self.names()) or "none")

@@ -9,7 +9,7 @@ import sys
 import warnings
 from typing import Any
 
-from srl.core.errors import Line, UserError
+from srl.core.errors import Fact, UserError
 
 
 def frame_rate(env: Any) -> float:
@@ -36,7 +36,7 @@ def _reload_gl() -> None:
         sys.modules["mujoco"].GLContext = gl.GLContext  # type: ignore[attr-defined]
 
 
-def require_gl(*instead: Line) -> None:
+def require_gl(*instead: Fact) -> None:
     """Choose how to draw and draw one picture, so that a run fails now rather than at its first film.
 
     `instead`: what else the user can do.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from srl.core.errors import BadObservation, NotImportable
+from srl.core.errors import NotImportable, UserError
 from srl.core.imports import dotted_path
 
 
@@ -33,18 +33,19 @@ class Spot:
         return f"srl check env {self.name} --seed {self.seed}"
 
 
-def bad_observation(spot: Spot, key: tuple[str, ...], expected: str, found: Any, likely: str) -> BadObservation:
+def bad_observation(spot: Spot, key: tuple[str, ...], expected: str, found: Any, likely: str) -> UserError:
     """E05 for one leaf of an observation."""
-    return BadObservation(
+    return UserError(
         f"{spot} returned an observation outside its space",
         ("key", f"{list(key)}   expected {expected}   got {describe(found)}"),
         ("likely", f"{likely}     check it alone: {spot.alone}"),
+        code="E05",
     )
 
 
-def bad_step(spot: Spot, what: str, likely: str) -> BadObservation:
+def bad_step(spot: Spot, what: str, likely: str) -> UserError:
     """E05 for anything else that a step returned."""
-    return BadObservation(f"{spot} {what}", ("likely", f"{likely}     check it alone: {spot.alone}"))
+    return UserError(f"{spot} {what}", ("likely", f"{likely}     check it alone: {spot.alone}"), code="E05")
 
 
 def is_reward(reward: Any) -> bool:
@@ -52,12 +53,12 @@ def is_reward(reward: Any) -> bool:
     return np.shape(reward) == () and bool(np.isfinite(reward))
 
 
-def bad_reward(spot: Spot, reward: Any, whose: str = "") -> BadObservation:
+def bad_reward(spot: Spot, reward: Any, whose: str = "") -> UserError:
     """E05 for a reward that is none."""
     return bad_step(spot, f"returned the reward {reward!r}{whose}", "a reward is one finite number")
 
 
-def bad_answer(spot: Spot, answer: Any) -> BadObservation:
+def bad_answer(spot: Spot, answer: Any) -> UserError:
     """E05 for a `step` that returns something else than gymnasium's five values."""
     found = f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
     old = " (before 0.26 it was four: `done` is now told apart)" if isinstance(answer, tuple) and len(answer) == 4 else ""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from srl.api.env import BatchEnv, Block, Box, EnvSpec, TeamSpec
-from srl.core.errors import UnknownName, UserError
+from srl.core.errors import NotImportable, UserError
 from srl.core.load import load, nearest, option
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
@@ -192,7 +192,7 @@ def _model(mujoco: Any, file: str) -> Any:
 
 def _task(name: str) -> type[Task]:
     if name not in TASKS:
-        error = UnknownName(f"no MuJoCo task is called '{name}'")
+        error = NotImportable(f"no MuJoCo task is called '{name}'")
         if near := nearest(name, list(TASKS)):
             error.add("did you mean", f"{near}?")
         error.add("known", ", ".join(TASKS))

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from srl.api.env import BatchEnv, Block, EnvSpec, TeamSpec
-from srl.core.errors import BadObservation, NotImportable, SrlError, UserError
+from srl.core.errors import NotImportable, SrlError, UserError
 from srl.core.load import load, nearest, option
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
@@ -210,10 +210,11 @@ class PettingZooEnv(BatchEnv):
             return
         found = "nobody of its team was there" if team.late else "its team gave none"
         remedy = "env.mask=true takes it" if team.late else "give masks with every reset too"
-        raise BadObservation(
+        raise UserError(
             f"{self._spot(env)} gave agent '{agent}' an info['action_mask']",
             ("expected", f"no mask: at the first reset {found}"),
             ("try", f"{remedy}; env.mask=false leaves masks unread"),
+            code="E05",
         )
 
     def _write_stats(self, env: int, infos: Mapping[Any, Any], out: Block) -> None:

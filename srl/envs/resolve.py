@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from srl.api.env import BatchEnv
-from srl.core.errors import SrlError, UnknownKey, UnknownName, UserError
+from srl.core.errors import NotImportable, SrlError, UserError
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
@@ -102,7 +102,7 @@ def _check_keywords(target: Any, use: Any, args: Mapping[str, Any]) -> None:
         if key not in names:
             near = nearest(key, names)
             hint = ("did you mean", f"{near}?") if near else ("settings", ", ".join(names) or "none")
-            raise UnknownKey(f"env '{use}' has no setting '{key}'", hint)
+            raise UserError(f"env '{use}' has no setting '{key}'", hint, code="E02")
 
 
 def _split(args: Mapping[str, Any], ours: tuple[str, ...] = _OURS) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _unknown(name: str) -> SrlError:
     import gymnasium
 
     names = [*REGISTRIES["env"].names(), *gymnasium.registry]
-    error = UnknownName(f"no env is called '{name}'")
+    error = NotImportable(f"no env is called '{name}'")
     family = re.split("[/-]", name)[0]
     if family in _FAMILIES and importlib.util.find_spec(_FAMILIES[family][0]) is None:
         return error.add("try", f"pip install {_FAMILIES[family][1]}, which registers the {family} envs")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from srl.config.experiment import rename_return, renamed
 from srl.config.yaml import dump as dump_yaml
 from srl.config.yaml import parse
-from srl.core.errors import WrongType
+from srl.core.errors import UserError
 from srl.core.load import dump, load
 from srl.core.option import settings
 from srl.core.where import Path, Provenance
@@ -23,9 +23,10 @@ def wiring(data: Any, where: Provenance | None = None, path: Path = ("graph",)) 
     if not isinstance(data, Mapping) or set(data) != {"nodes", "streams"}:
         found = ", ".join(map(str, data)) if isinstance(data, Mapping) else repr(data)
         place = where.at(path) if where is not None else None
-        raise WrongType(
+        raise UserError(
             f"'{'.'.join(map(str, path)) or 'graph'}' expects a mapping with nodes and streams, found {found}",
             *([("from", str(place))] if place is not None else []),
+            code="E03",
         )
     nodes = _named(Node, data["nodes"], where, (*path, "nodes"))
     return nodes, _named(Stream, data["streams"], where, (*path, "streams"))

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from srl.config.experiment import SECTIONS, Experiment
-from srl.core.errors import BadFile
+from srl.core.errors import UserError
 from srl.core.load import dump
 from srl.core.option import written
 from srl.core.where import Path, Provenance, dotted
@@ -58,9 +58,9 @@ def _meaningless(experiment: Experiment) -> Iterator[tuple[Path, Any]]:
         yield from unlike or [((section,), mine)]
 
 
-def _no_effect(said: list[tuple[Path, Any]], nodes: tuple[Node, ...], where: Provenance | None) -> BadFile:
+def _no_effect(said: list[tuple[Path, Any]], nodes: tuple[Node, ...], where: Provenance | None) -> UserError:
     (path, value), *others = said
-    error = BadFile(f"'{dotted(path)}' has no effect beside `graph:`")
+    error = UserError(f"'{dotted(path)}' has no effect beside `graph:`", code="E11")
     if (place := _place(path, where)) is not None:
         error.add("from", place)
     if others:

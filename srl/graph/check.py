@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from srl.core.errors import DoesNotDivide, TooFewResources, UnknownKey, UserError, WiringError, WrongType
+from srl.core.errors import UserError
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
 from srl.core.spec import total_bytes
@@ -28,10 +28,11 @@ def check(graph: Graph, where: Provenance | None = None) -> None:
     """Everything that can be seen without building env or policy. `where` holds the places of a `graph:` by hand."""
     if not graph.nodes:
         place = where.at(("graph",)) if where is not None else None
-        raise WiringError(
+        raise UserError(
             "the graph has no nodes: nothing would run",
             *([("from", str(place))] if place is not None else []),
             ("try", "`srl graph experiment=cartpole --yaml` prints nodes and streams to start from"),
+            code="E10",
         )
     for node in graph.nodes:
         _node(graph, node, where)
@@ -53,31 +54,34 @@ def check_resources(graph: Graph, machine: Machine, where: Provenance | None = N
     devices = ["cpu", *(f"cuda:{number}" for number in range(machine.gpus))]
     for node in graph.nodes:
         if node.threads > machine.cores:
-            raise TooFewResources(
+            raise UserError(
                 f"'{node.name}' wants {node.threads} threads, and this machine has {_cores(machine)} to use",
                 *_from(where, node, "threads"),
                 ("expected", f"at most {machine.cores} (affinity and cgroup quota counted)"),
                 ("try", f"{_setting(node, 'threads', where)}={machine.cores}"),
+                code="E08",
             )
         if node.device not in devices and not (node.device == "cuda" and machine.gpus):
             there = _gpus(machine) if node.device.startswith("cuda") else ", ".join(devices)
-            raise TooFewResources(
+            raise UserError(
                 f"'{node.name}' wants device {node.device}, and this machine has {there}",
                 *_from(where, node, "device"),
                 ("try", f"{_setting(node, 'device', where)}={devices[-1]}"),
+                code="E08",
             )
 
 
 def check_memory(graph: Graph, derived: Derived, machine: Machine) -> int:
-    """Bytes of shared memory that the run takes; TooFewResources if the machine has less."""
+    """Bytes of shared memory that the run takes; E08 if the machine has less."""
     wanted = {stream.name: _shared_bytes(graph, stream, derived) for stream in graph.streams}
     total = sum(wanted.values())
     if total > machine.shared_free:
         most = max(wanted, key=lambda name: wanted[name])
-        raise TooFewResources(
+        raise UserError(
             f"the streams take {total / 1e9:.1f} GB of shared memory, and {machine.shared_free / 1e9:.1f} GB are free",
             ("most of it", f"stream '{most}', {wanted[most] / 1e9:.1f} GB"),
             ("try", "fewer sampling.envs, fewer sampling.steps, or a smaller staleness.max"),
+            code="E08",
         )
     return total
 
@@ -114,10 +118,11 @@ def _node(graph: Graph, node: Node, where: Provenance | None) -> None:
     kind = REGISTRIES["worker"].resolve(node.worker)
     by_hand = _is_by_hand(node, where)
     if node.worker == "trainer" and (key := next((key for key in _OF_NODES if key in node.args), None)):
-        raise UnknownKey(
+        raise UserError(
             f"the args of '{node.name}' have no setting '{key}': it is one of the node",
             *_from(where, node, "args", key),
             ("try", f"{dotted(('graph', 'nodes', node.name, key))}={node.args[key]}"),
+            code="E02",
         )
     path: tuple[str | int, ...] = ("graph", "nodes", node.name, "args") if by_hand else (node.name,)
     args = load(kind.Args, node.args, where if by_hand else None, path=path)
@@ -163,15 +168,16 @@ def _placement(graph: Graph, node: Node) -> None:
         return
     names = [one.name for one in graph.nodes]
     if node.inside not in names:
-        raise WiringError(
-            f"'{node.name}' is placed inside '{node.inside}', which is no node", *_near(node.inside, names, "nodes")
+        raise UserError(
+            f"'{node.name}' is placed inside '{node.inside}', which is no node", *_near(node.inside, names, "nodes"), code="E10"
         )
     owner(graph, node, 0)
     home = graph.node(node.inside)
     if home.count not in (1, node.count):
-        raise DoesNotDivide(
+        raise UserError(
             f"{node.count} workers '{node.name}' cannot be placed inside {home.count} workers '{home.name}'",
             ("expected", f"count: {home.count}, one in each, or any number inside a single worker"),
+            code="E04",
         )
 
 
@@ -180,38 +186,44 @@ def _placement(graph: Graph, node: Node) -> None:
 
 def _stream(graph: Graph, stream: Stream) -> None:
     if stream.policy not in graph.policies:
-        raise WiringError(
+        raise UserError(
             f"stream '{stream.name}' is of policy '{stream.policy}', which the file does not define",
             *_near(stream.policy, list(graph.policies), "policies"),
+            code="E10",
         )
     if stream.via != "auto":
         REGISTRIES["transport"].resolve(stream.via)
     if stream.kind != "sample" and stream.route != "fair":
         route = _route(stream)
-        raise WiringError(
+        raise UserError(
             f"stream '{stream.name}' is of kind {stream.kind}, which has no route: {route}",
             ("because", "only samples are shared out; a question finds its server, and weights go to all"),
             ("try", f"remove it, or streams: {{sample: {{route: {route}}}}}"),
+            code="E10",
         )
     ends = list(members(graph, stream.name))
     have = {side for _, _, side in ends}
     gives, takes = _SIDES[stream.kind]
     if not have:
-        raise WiringError(f"stream '{stream.name}' joins nobody", ("try", "remove it, or name it under the ports of a node"))
+        raise UserError(
+            f"stream '{stream.name}' joins nobody", ("try", "remove it, or name it under the ports of a node"), code="E10"
+        )
     for side in (gives, takes):
         if side not in have and not (side == "consumer" and stream.route == "null"):
             others = ", ".join(f"'{port}' of '{node.name}'" for node, port, _ in ends)
-            raise WiringError(
+            raise UserError(
                 f"stream '{stream.name}' has no {side}",
                 ("joined", others),
                 ("try", f"join it to a port that is a {side} of {_a(stream.kind)} stream" + _ports_of(side)),
+                code="E10",
             )
     publishers = [node for node, _, side in ends if side == "publisher"]
     if sum(node.count for node in publishers) > 1:
-        raise WiringError(
+        raise UserError(
             f"stream '{stream.name}' has {sum(node.count for node in publishers)} publishers",
             ("joined", ", ".join(f"'{node.name}' x {node.count}" for node in publishers)),
             ("expected", "one trainer for each policy"),
+            code="E10",
         )
     _own_process(graph, stream, ends)
 
@@ -223,10 +235,11 @@ def _own_process(graph: Graph, stream: Stream, ends: Sequence[tuple[Node, str, s
         for side in {side for _, _, side in ends}
     }
     if stream.via == "inproc" and graph.mode != "inline" and len({frozenset(home) for home in homes.values()}) > 1:
-        raise WiringError(
+        raise UserError(
             f"stream '{stream.name}' says via: inproc, but its ends live in different processes",
             ("processes", ", ".join(sorted(f"{name}/{index}" for home in homes.values() for name, index in home))),
             ("try", "via: auto, or place them together with `inside:`"),
+            code="E10",
         )
     if stream.kind != "infer" or graph.mode == "inline":
         return
@@ -235,10 +248,11 @@ def _own_process(graph: Graph, stream: Stream, ends: Sequence[tuple[Node, str, s
     if shared and homes["client"] - shared:
         name, index = next(iter(shared))
         client, number = next(iter(homes["client"] - shared))
-        raise WiringError(
+        raise UserError(
             f"stream '{stream.name}' would be answered inside the process of {name}/{index}, between its updates",
             ("clients", f"{client}/{number} and others wait in processes of their own"),
             ("try", "a process of its own for the policy worker (no `inside:`), or inside: actor"),
+            code="E10",
         )
 
 
@@ -270,10 +284,11 @@ def _reached(graph: Graph, node: Node, fed: set[str]) -> None:
     if samples in fed:
         return
     dropping = ", ".join(f"'{stream.name}'" for stream in graph.streams if stream.route == "null")
-    raise WiringError(
+    raise UserError(
         f"nothing can reach '{node.name}' on '{samples}': it would wait for ever",
         *([("because", f"route: nobody drops all that comes to {dropping}")] if dropping else []),
         ("try", f"route: fair, or a graph without '{node.name}'" if dropping else "a worker that makes samples: actor"),
+        code="E10",
     )
 
 
@@ -283,20 +298,22 @@ def _reached(graph: Graph, node: Node, fed: set[str]) -> None:
 def _trainer(graph: Graph, node: Node) -> None:
     args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
     if args.publish_every > args.staleness + 1:
-        raise WrongType(
+        raise UserError(
             f"'trainer.publish_every' must be at most staleness.max + 1 = {args.staleness + 1}, found {args.publish_every}",
             ("because", "a grant waits for a version that would never be published"),
             ("try", f"trainer.publish_every={args.staleness + 1} or staleness.max={args.publish_every - 1}"),
+            code="E03",
         )
     feeding = [one for one, _, side in members(graph, node.ports["samples"]) if side == "producer" and one.worker == "actor"]
     groups = sum(one.count * int(one.args.get("groups", 1)) for one in feeding)
     if args.staleness == 0 and groups and args.slabs % groups:
         below, above = args.slabs // groups * groups, -(-args.slabs // groups) * groups
         near = " or ".join(f"slabs: {size}" for size in (below, above) if size)
-        raise DoesNotDivide(
+        raise UserError(
             f"a batch of {args.slabs} slabs is not a multiple of the {groups} groups that feed '{node.name}'",
             ("because", "staleness.max is 0: the groups left over would wait with rows of an older version"),
             ("try", f"{near}, or staleness.max=1"),
+            code="E04",
         )
 
 
@@ -304,11 +321,12 @@ def _waits(node: Node, where: Provenance | None) -> None:
     args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
     if args.min_batch > 1 and not args.max_wait:
         most, least = (_setting(node, key, where, "args") for key in ("max_wait", "min_batch"))
-        raise WrongType(
+        raise UserError(
             f"'{node.name}' is to wait for {args.min_batch} envs, and for 0 s: it never waits",
             *_from(where, node, "args", "min_batch"),
             ("because", "min_batch has no effect without max_wait"),
             ("try", f"{most}=0.001, or {least}=1"),
+            code="E03",
         )
 
 
@@ -336,7 +354,7 @@ def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
 
 
 def _wrong(headline: str, node: Node, port: str | None, where: Provenance | None, *lines: tuple[str, str]) -> UserError:
-    return WiringError(headline, *_from(where, node, *(("ports", port) if port is not None else ())), *lines)
+    return UserError(headline, *_from(where, node, *(("ports", port) if port is not None else ())), *lines, code="E10")
 
 
 def _from(where: Provenance | None, node: Node, *path: str) -> list[tuple[str, str]]:

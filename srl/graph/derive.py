@@ -14,7 +14,7 @@ import msgpack
 from srl.api.env import EnvSpec
 from srl.api.policy import PolicySpec
 from srl.core.blame import blaming
-from srl.core.errors import SrlError, UserError, WiringError
+from srl.core.errors import SrlError, UserError
 from srl.core.load import dump, load
 from srl.core.registry import REGISTRIES, load_plugins
 from srl.core.spec import Leaf, TreeSpec, from_data, lead, to_data
@@ -202,19 +202,21 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
                 if record is None:
                     continue
                 if records.setdefault(name, record) != record:
-                    raise WiringError(
+                    raise UserError(
                         f"stream '{name}' would carry two kinds of records",
                         ("from", f"node '{node.name}', port '{port}'"),
                         ("try", "give the nodes that feed one stream the same sizes (envs, steps), or a stream each"),
+                        code="E10",
                     )
     streams = {}
     for stream in graph.streams:
         info = derived.policies[stream.policy]
         found = {"infer": info.question, "param": info.published}.get(stream.kind) or records.get(stream.name)
         if found is None:
-            raise WiringError(
+            raise UserError(
                 f"nobody says what stream '{stream.name}' carries",
                 ("expected", "a worker that produces into it: an actor, or a worker class with `record`"),
+                code="E10",
             )
         streams[stream.name] = StreamSpec(
             name=stream.name,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from srl.config.experiment import Experiment, StreamSettings, Workers, settled
-from srl.core.errors import DoesNotDivide, UnknownName
+from srl.core.errors import NotImportable, UserError
 from srl.core.load import nearest
 from srl.core.where import Provenance
 from srl.graph.by_hand import by_hand
@@ -111,7 +111,7 @@ def find_layout(name: str) -> Layout:
     """The layout of that name."""
     if name in LAYOUTS:
         return LAYOUTS[name]
-    error = UnknownName(f"no layout is called '{name}'")
+    error = NotImportable(f"no layout is called '{name}'")
     if near := nearest(name, ["auto", *LAYOUTS]):
         error.add("did you mean", f"{near}?")
     raise error.add("known", ", ".join(["auto", *LAYOUTS])).add("try", "`graph:` in the file, to wire it by hand")
@@ -173,11 +173,12 @@ def _divides(envs: int, workers: int, groups: int, where: Provenance | None) -> 
     below, above = envs // parts * parts, -(-envs // parts) * parts
     near = " or ".join(f"sampling.envs={size}" for size in (below, above) if size)
     place = where.at(("sampling", "envs")) if where is not None else None
-    raise DoesNotDivide(
+    raise UserError(
         f"{envs} envs cannot be shared evenly by {_number(workers, 'actor')} with {_number(groups, 'group')} each",
         *([("from", str(place))] if place is not None else []),
         ("expected", f"sampling.envs as a multiple of {parts} (workers x groups)"),
         ("try", near),
+        code="E04",
     )
 
 
@@ -349,7 +350,7 @@ def apply_stream_settings(wanted: Mapping[str, StreamSettings], streams: Sequenc
     known = {"all", "sample", "infer", "param", *(stream.name for stream in streams)}
     for name in wanted:
         if name not in known:
-            error = UnknownName(f"no stream is called '{name}'")
+            error = NotImportable(f"no stream is called '{name}'")
             if near := nearest(name, sorted(known)):
                 error.add("did you mean", f"{near}?")
             raise error.add("known", ", ".join(sorted(known)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from srl.config.experiment import Experiment, Opponents
-from srl.core.errors import WiringError
+from srl.core.errors import UserError
 from srl.graph.placement import inside
 from srl.graph.spec import Graph, Node, PolicyEntry, Stream
 
@@ -19,16 +19,18 @@ def with_opponents(graph: Graph, experiment: Experiment, sizes: Sizes, *, home: 
     wanted = experiment.opponents
     assert wanted is not None
     if len(sizes.learning) < 2 and len(sizes.entries) > 1:
-        raise WiringError(
+        raise UserError(
             "`opponents` needs two policies that learn, so that each meets what the other was",
             ("found", f"only {', '.join(sizes.learning) or 'none'} learns of {', '.join(sizes.entries)}"),
             ("try", "opponents=null: the policy that learns plays against those that do not"),
+            code="E10",
         )
     if len(sizes.learning) < 2:
-        raise WiringError(
+        raise UserError(
             "`opponents` needs a policy for each team",
             ("found", f"one policy that learns, {', '.join(sizes.learning)}, which plays against itself"),
             ("try", 'agents: {"hider_*": hider, "seeker_*": seeker} and `policies:` for both'),
+            code="E10",
         )
     past = {name: f"{name}.past" for name in sizes.learning}
     entries = {past[name]: PolicyEntry(policy=graph.policies[name].policy, source=name) for name in sizes.learning}

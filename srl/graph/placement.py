@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from srl.core.errors import WiringError
+from srl.core.errors import UserError
 from srl.core.registry import REGISTRIES
 from srl.graph.spec import Graph, Node, Stream
 
@@ -21,7 +21,7 @@ def owner(graph: Graph, node: Node, index: int) -> tuple[str, int]:
     seen = [node.name]
     while node.inside is not None:
         if node.inside in seen:
-            raise WiringError(f"nodes are placed inside each other: {' in '.join([*seen, node.inside])}")
+            raise UserError(f"nodes are placed inside each other: {' in '.join([*seen, node.inside])}", code="E10")
         node = graph.node(node.inside)
         index = index if node.count > 1 else 0
         seen.append(node.name)

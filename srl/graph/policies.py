@@ -12,7 +12,7 @@ import numpy as np
 
 from srl.api.env import EnvSpec, mask_leaves
 from srl.api.policy import Act, Ask, Policy, PolicySpec
-from srl.core.errors import AgentWithoutPolicy, NotImportable, UnknownName, UserError, WiringError
+from srl.core.errors import NotImportable, UserError
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Rng, Seeds
@@ -46,25 +46,28 @@ def teams_of(graph: Graph, env: EnvSpec) -> dict[str, tuple[str, ...]]:
     for team, spec in env.teams.items():
         names = {agent: _match(graph, agent) for agent in spec.agents}
         if missing := [agent for agent, name in names.items() if name is None]:
-            raise AgentWithoutPolicy(
+            raise UserError(
                 f"agent '{missing[0]}' has no policy",
                 ("agents of the env", ", ".join(names)),
                 ("patterns", ", ".join(f'"{pattern}": {name}' for pattern, name in graph.agents.items()) or "none"),
                 ("try", f'agents: {{"{_glob(missing[0])}": {next(iter(graph.policies))}}}, or "*" for all of them'),
+                code="E06",
             )
         if len(set(names.values())) > 1:
-            raise WiringError(
+            raise UserError(
                 f"the agents of team '{team}' are split between policies {sorted(map(str, set(names.values())))}",
                 ("expected", "one policy for all agents of a team"),
                 ("try", f"env.teams='{_whole_teams(graph, env)}' of a PettingZoo env; another has to declare such teams"),
+                code="E10",
             )
         owners.setdefault(str(names[spec.agents[0]]), []).append(team)
     unknown = sorted(set(owners) - set(graph.policies))
     if unknown:
-        raise AgentWithoutPolicy(
+        raise UserError(
             f"agents are given to policy '{unknown[0]}', which the file does not define",
             ("policies", ", ".join(graph.policies)),
             ("try", f"policies: {{{unknown[0]}: {{policy: ..., algorithm: ...}}}}"),
+            code="E06",
         )
     _refuse_idle_patterns(graph, env)
     return {name: tuple(teams) for name, teams in owners.items()}
@@ -87,11 +90,12 @@ def _refuse_idle_patterns(graph: Graph, env: EnvSpec) -> None:
     if idle := [pattern for pattern in graph.agents if pattern not in used]:
         taken = [agent for agent in agents if fnmatchcase(agent, idle[0])]
         near = None if taken else nearest(idle[0], [*agents, *sorted({_glob(agent) for agent in agents})])
-        raise WiringError(
+        raise UserError(
             f"no agent comes to the pattern '{idle[0]}'",
             ("found", f"earlier patterns take {', '.join(taken)}" if taken else f"the agents of the env: {', '.join(agents)}"),
             *([("did you mean", near)] if near else []),
             ("try", "leave it out: the first pattern that fits an agent counts" if taken else "leave it out, or correct it"),
+            code="E10",
         )
 
 
@@ -101,10 +105,11 @@ def policy_spec(env: EnvSpec, teams: tuple[str, ...]) -> PolicySpec:
     for team, spec in zip(teams[1:], others, strict=True):
         lines = differences(first.obs, spec.obs)
         if lines or spec.action != first.action or spec.mask != first.mask:
-            raise WiringError(
+            raise UserError(
                 f"teams '{teams[0]}' and '{team}' cannot share one policy",
                 ("because", lines[0] if lines else "their actions differ"),
                 ("try", "a policy for each of them"),
+                code="E10",
             )
     agents = sum(len(env.teams[team].agents) for team in teams)
     return PolicySpec(obs=first.obs, action=first.action, mask=first.mask, state=env.state, agents=agents)
@@ -114,9 +119,10 @@ def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
     """Build every policy once and act on zeros."""
     owners = teams_of(graph, env)
     if unused := [name for name, entry in graph.policies.items() if name not in owners and entry.source is None]:
-        raise WiringError(
+        raise UserError(
             f"policy '{unused[0]}' acts for nobody",
             ("patterns", ", ".join(f'"{pattern}": {name}' for pattern, name in graph.agents.items())),
+            code="E10",
         )
     infos = {name: _inspect(name, graph.policies[name], env, teams) for name, teams in owners.items()}
     for name, entry in graph.policies.items():
@@ -183,10 +189,11 @@ def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]
         needs = kind.needs(load(kind.Config, entry.algorithm.args, path="algorithm"), spec)
         wanted, memory_every, chunk, burn_in = needs.extra, needs.memory_every, needs.chunk, needs.burn_in
     if missing := [key for key in wanted if key not in found and key not in env.signals]:
-        raise WiringError(
+        raise UserError(
             f"algorithm of '{name}' needs '{missing[0]}', which nobody gives",
             ("policy gives", ", ".join(found) or "nothing besides actions"),
             ("env gives", ", ".join(env.signals) or "no signals"),
+            code="E10",
         )
     params = spec_of(named_arrays(policy))
     twin = policy.numpy_twin() if hasattr(policy, "numpy_twin") else None
@@ -217,9 +224,9 @@ def _path(use: str) -> str:
     """Where every process finds the policy; what only this one has keeps its name."""
     try:
         return REGISTRIES["policy"].path(use)
-    except UnknownName:
-        raise
     except NotImportable:
+        if use not in REGISTRIES["policy"]:
+            raise
         return use
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from srl.config.compose import Composed, compose, render_with_provenance
 from srl.config.experiment import Experiment, read_experiment, write_experiment
 from srl.config.portable import absolute, by_name, homes
-from srl.core.errors import MissingKey, UnknownName, UserError
+from srl.core.errors import NotImportable, UserError
 from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.build import graph_to_yaml
@@ -116,7 +116,7 @@ def prepare(
 
 def placed(error: UserError, where: Provenance) -> UserError:
     """An error of `'algorithm' has no setting 'x'`, raised where places were not known, with its place."""
-    if any(label == "from" for label, _ in error.lines):
+    if any(label == "from" for label, _ in error.facts):
         return error
     words = error.headline.split("'")
     if len(words) < 3:
@@ -126,7 +126,7 @@ def placed(error: UserError, where: Provenance) -> UserError:
         path = (*path, words[3])
     place = where.at(path) if where.at(path[:1]) is not None else None
     if place is not None:
-        error.lines.insert(0, ("from", str(place)))
+        error.facts.insert(0, ("from", str(place)))
     return error
 
 
@@ -136,10 +136,11 @@ def _compose(
     if resume is None:
         composed = _everywhere(compose(experiment, overrides, settings=settings))
         if not composed.data:
-            raise MissingKey(
+            raise UserError(
                 "no experiment is named",
                 ("try", "experiment=cartpole    all: python -m srl list"),
                 ("or", "env=CartPole-v1 algorithm=ppo"),
+                code="E14",
             )
         return composed, ()
     file = resume / "config.yaml"
@@ -201,7 +202,7 @@ def _explained(error: UserError) -> UserError:
     match = re.fullmatch(r"no (\w+) is called '(.+)'", error.headline)
     if match is None or match[1] not in REGISTRIES or match[2] not in REGISTRIES[match[1]]:
         return error
-    return UnknownName(
+    return NotImportable(
         f"{match[1]} '{match[2]}' is registered in this process only",
         ("from", REGISTRIES[match[1]].place(match[2])),
         ("because", "other processes import that file, and do not come to this line"),

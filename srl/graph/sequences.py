@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from srl.core.errors import DoesNotDivide, UserError, WrongType
+from srl.core.errors import UserError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.graph.derive import Derived, PolicyInfo
@@ -52,50 +52,54 @@ class _Cut:
         if remembers and burn_in % every:
             return self._begins_between(every)
         if chunk + burn_in > steps:
-            return WrongType(
+            return UserError(
                 f"'{self.section}.burn_in' must be at most {steps - chunk}, found {burn_in}",
                 ("because", f"burn_in and chunk={chunk} must fit together into the {steps} rows of a slab"),
                 ("try", f"sampling.steps={-(-(chunk + burn_in) // chunk) * chunk}, or a smaller {self.section}.burn_in"),
+                code="E03",
             )
         return None
 
     def _alone(self) -> UserError:
         proposed = self._length(self.info.memory_every or 1)
         every = self.info.memory_every
-        return WrongType(
+        return UserError(
             f"'{self.section}.chunk' must be more than 1, found 1: policy '{self.info.name}' remembers",
             ("because", f"its memory is recorded {f'every {every} rows' if every else 'at the first row of a slab'}, "
              "and a row alone cannot be trained without it"),
             ("expected", f"rows of a sequence: a divisor of sampling.steps={self.steps}"),
             ("try", f"{self.section}.chunk={proposed}" if proposed > 1 else f"{self.section}.memory_every=1"),
-        )  # fmt: skip
+         code="E03")  # fmt: skip
 
     def _uneven(self) -> UserError:
         below, above = self.steps // self.chunk * self.chunk, -(-self.steps // self.chunk) * self.chunk
         near = " or ".join(f"sampling.steps={size}" for size in (below, above) if size)
-        return DoesNotDivide(
+        return UserError(
             f"'{self.section}.chunk' must divide the {self.steps} rows of a slab, found {self.chunk}",
             ("expected", f"a divisor of sampling.steps={self.steps}"),
             ("try", f"{self.section}.chunk={self._length(1)}, or {near}"),
+            code="E04",
         )
 
     def _forgotten(self, every: int) -> UserError:
-        return DoesNotDivide(
+        return UserError(
             f"'{self.section}.memory_every' must divide {self.section}.chunk={self.chunk}, found {every}",
             ("because", f"the memory of policy '{self.info.name}' must have been recorded where each sequence begins"),
             ("try", f"{self.section}.memory_every={math.gcd(self.chunk, self.info.burn_in)}"),
+            code="E04",
         )
 
     def _begins_between(self, every: int) -> UserError:
         burn_in = self.info.burn_in
         near = " or ".join(f"{self.section}.burn_in={rows}" for rows in (burn_in // every * every, -(-burn_in // every) * every))
-        return DoesNotDivide(
+        return UserError(
             f"'{self.section}.burn_in' must be a multiple of {every}, found {burn_in}",
             (
                 "because",
                 f"memory is recorded every {every} rows, and a sequence begins {burn_in} rows before those it trains",
             ),
             ("try", f"{near}, or {self.section}.memory_every={math.gcd(self.chunk, burn_in)}"),
+            code="E04",
         )
 
     def _length(self, multiple: int) -> int:

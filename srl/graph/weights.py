@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from srl.api.policy import Policy
-from srl.core.errors import DoesNotFit, UserError, WiringError
+from srl.core.errors import UserError
 from srl.core.tree import leaves
 from srl.graph.build import graph_from_yaml
 from srl.graph.derive import Derived, PolicyInfo
@@ -105,9 +105,10 @@ def check_fresh(graph: Graph) -> None:
     """Layers can begin anew only where others are loaded, and where they are trained."""
     for name, entry in graph.policies.items():
         if entry.fresh and (entry.load is None or entry.algorithm is None):
-            raise WiringError(
+            raise UserError(
                 f"policy '{name}' has fresh layers, but {'loads nothing' if entry.load is None else 'nothing trains it'}",
                 ("try", "`load: RUN` and an algorithm beside `fresh`, or no `fresh`"),
+                code="E10",
             )
 
 
@@ -120,19 +121,20 @@ def check_weights(graph: Graph, derived: Derived, *, resumed: bool = False) -> N
         params = {key: leaf.shape for key, leaf in leaves(derived.policies[name].params)}
         unused = [each for each in entry.fresh if not any(fnmatchcase(key, each) for key in [*shapes, *params])]
         if unused:
-            raise WiringError(f"no layer of policy '{name}' is called '{unused[0]}'", ("layers", ", ".join(params)))
+            raise UserError(f"no layer of policy '{name}' is called '{unused[0]}'", ("layers", ", ".join(params)), code="E10")
         have, want = _kept(shapes, entry.fresh), _kept(params, entry.fresh)
         if not want:
-            raise WiringError(f"all layers of policy '{name}' are fresh: nothing is left to load", ("try", "no `load`"))
+            raise UserError(f"all layers of policy '{name}' are fresh: nothing is left to load", ("try", "no `load`"), code="E10")
         if have == want:
             continue
         layer, *others = (key for key in {**want, **have} if want.get(key) != have.get(key))
-        raise DoesNotFit(
+        raise UserError(
             f"the weights to load do not fit policy '{name}': layer '{layer}' is "
             f"{_shape(have.get(layer))} there and {_shape(want.get(layer))} here",
             ("checkpoint", str(find_weights(entry.load, name))),
             ("try", "the settings under `policy:` and the env of the run that it comes from (its config.yaml)"),
             ("or", f"fresh: [{layer}], layers that begin anew, by pattern; others that differ: {', '.join(others) or 'none'}"),
+            code="E09",
         )
 
 

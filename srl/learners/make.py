@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from srl.api.slab import SlabShape
-from srl.core.errors import WiringError
+from srl.core.errors import UserError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import word
@@ -19,7 +19,7 @@ def make_learner(context: Context, args: Any) -> SingleLearner:
     graph, info = context.graph, context.derived.policies[args.policy]
     entry = graph.policies[args.policy]
     if entry.algorithm is None:
-        raise WiringError(f"policy '{args.policy}' has no algorithm, but node '{context.node.name}' is to train it")
+        raise UserError(f"policy '{args.policy}' has no algorithm, but node '{context.node.name}' is to train it", code="E10")
     algorithm = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
     policy = REGISTRIES["policy"].resolve(entry.policy.use)
     record: Any = context.derived.streams[context.node.ports["samples"]].record

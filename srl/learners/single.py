@@ -13,7 +13,7 @@ from srl.api.algorithm import Algorithm, Clock, Metrics, Optimizer
 from srl.api.neural import NeuralPolicy, check_fit
 from srl.api.policy import PolicySpec
 from srl.api.slab import SlabShape
-from srl.core.errors import DoesNotFit
+from srl.core.errors import UserError
 from srl.core.schedule import Schedule
 from srl.core.seeds import generator
 from srl.core.tree import Array
@@ -119,7 +119,7 @@ class SingleLearner:
                 one.copy_(torch.from_numpy(np.array(groups[group][name])))
         rng = groups.get("algorithm", {}).get(RNG)
         if rng is None:
-            raise DoesNotFit("algorithm: the state of the random generator is missing", ("expected", RNG))
+            raise UserError("algorithm: the state of the random generator is missing", ("expected", RNG), code="E09")
         torch.set_rng_state(torch.from_numpy(np.array(rng, np.uint8)))
         self.clock.env_steps = int(state["clock"]["env_steps"])
         self.clock.updates = int(state["clock"]["updates"])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from srl.api.batch import Batch
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
-from srl.core.errors import WiringError
+from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
@@ -190,19 +190,21 @@ class _Layout:
 
     def __init__(self, config: EntityConfig, spec: PolicySpec) -> None:
         if not isinstance(spec.obs, dict) or any(not isinstance(leaf, Leaf) for leaf in spec.obs.values()):
-            raise WiringError(
+            raise UserError(
                 "the entity policy needs observations in a flat dict",
                 ("found", f"{spec.obs}"),
                 ("expected", "such as {self: [10], agents: [3, 10], mask_agents: [3], exist_agents: [3]}"),
+                code="E10",
             )
         obs = spec.obs
         self.config = config
         kinds = config.entities or tuple(key for key in obs if config.seen + key in obs)
         if missing := [key for key in (*config.self_keys, *kinds) if key not in obs]:
-            raise WiringError(
+            raise UserError(
                 f"the entity policy looks for '{missing[0]}' among the observations",
                 ("found", ", ".join(obs)),
                 ("try", "policy.self_keys and policy.entities, which name the observations"),
+                code="E10",
             )
         self.ray_keys = [key for key in config.ray_keys if key in obs]
         self.kinds: dict[str, int] = {kind: _size(obs[kind]) for kind in kinds}
@@ -216,7 +218,9 @@ class _Layout:
             self.sizes["rays"] = self.rays
         if config.critic_state:
             if spec.state is None:
-                raise WiringError("policy.critic_state needs an env that gives a state", ("found", "an env without one"))
+                raise UserError(
+                    "policy.critic_state needs an env that gives a state", ("found", "an env without one"), code="E10"
+                )
             self.state = [path for path, _ in leaves(spec.state)]
             self.sizes["state"] = sum(math.prod(leaf.shape) for _, leaf in leaves(spec.state))
             self._state_spec = dict(leaves(spec.state))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from srl.api.batch import Batch
 from srl.api.neural import HandPass, Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
-from srl.core.errors import WiringError
+from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.spec import TreeSpec
 from srl.core.tree import leaves
@@ -51,9 +51,11 @@ class Recurrent(NeuralPolicy):
     def __init__(self, config: RecurrentConfig, spec: PolicySpec) -> None:
         super().__init__(config, spec)
         if config.critic_state and spec.state is None:
-            raise WiringError("policy.critic_state needs an env that gives a state", ("found", "an env without one"))
+            raise UserError("policy.critic_state needs an env that gives a state", ("found", "an env without one"), code="E10")
         if config.critic_state and config.shared:
-            raise WiringError("one tower cannot serve an actor and a critic that reads more", ("try", "policy.shared=false"))
+            raise UserError(
+                "one tower cannot serve an actor and a critic that reads more", ("try", "policy.shared=false"), code="E10"
+            )
         self.reads = ("obs", *(["mask"] if spec.mask else []), *(["state"] if config.critic_state else []))
         self.shared = not config.critic_state if config.shared is None else config.shared
         self.encoder = Encoder(spec.obs, config)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from srl.core.errors import SrlError, Stalled, UserError, WorkerDied
+from srl.core.errors import RunError, SrlError, UserError
 from srl.observe.console import aligned, clock_time
 
 Kind: TypeAlias = Literal["done", "solved", "interrupted", "preempted", "worker failure", "stalled", "user error"]
@@ -156,26 +156,27 @@ class RunResult:
             return self._worker_failure()
         if self.kind == "stalled":
             lines = [(worker, f"waits for {what}") for worker, what in self.waits.items()]
-            return Stalled(self.headline or "no progress", *lines, *self._next())
+            return RunError(self.headline or "no progress", *lines, *self._next(), code="R02")
         return None
 
     def _worker_failure(self) -> SrlError:
         first = self.first
         if first is None and self.error is not None:
             error = SrlError.from_data(self.error.to_data())
-            error.lines += [("saved", self._kept()), *self._next()]
+            error.facts += [("saved", self._kept()), *self._next()]
             return error
         if first is None:
-            return WorkerDied(self.headline or "a worker failed", *self._next())
+            return RunError(self.headline or "a worker failed", *self._next(), code="R01")
         last = f"; last step {first.last_step:,}" if first.last_step is not None else ""
         cause = first.cause + (f"   logs: {first.log}{self._tail_note(first)}" if first.log else "")
         others = [failure.worker for failure in self.failures if failure is not first]
-        return WorkerDied(
+        return RunError(
             f"{first.worker} {first.how} {clock_time(first.at)} after start{last}",
             ("cause", cause),
             *([("then", f"{', '.join(others)} failed after it")] if others else []),
             *self._policy(first),
             *self._next(),
+            code="R01",
         )
 
     def _policy(self, first: Failure) -> list[tuple[str, str]]:

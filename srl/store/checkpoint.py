@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from srl.core.errors import BrokenCheckpoint
+from srl.core.errors import UserError
 from srl.core.tree import build, leaves
 from srl.store.atomic import replace_file, sync_folder, write_synced, writing
 from srl.store.plain import dumps, loads
@@ -248,7 +248,7 @@ def _verified(file: Path, entry: Mapping[str, Any]) -> bytes:
     return data
 
 
-def _broken(path: Path, file: Path, found: str, expected: str = "") -> BrokenCheckpoint:
+def _broken(path: Path, file: Path, found: str, expected: str = "") -> UserError:
     lines = [("file", str(file)), ("found", found), *([("expected", expected)] if expected else [])]
     whole = [each.name for each in checkpoints(path.parent) if each != path]
     shown = whole if len(whole) <= 4 else [whole[0], "...", *whole[-2:]]
@@ -257,7 +257,7 @@ def _broken(path: Path, file: Path, found: str, expected: str = "") -> BrokenChe
         if whole
         else "an earlier run; this folder has no other checkpoint"
     )
-    return BrokenCheckpoint(f"checkpoint {path.name!r} cannot be used", *lines, ("try", hint))
+    return UserError(f"checkpoint {path.name!r} cannot be used", *lines, ("try", hint), code="E15")
 
 
 def _free_name(folder: Path, step: int) -> Path:

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
-from srl.core.errors import RunIsLive, UserError
+from srl.core.errors import UserError
 from srl.store.atomic import replace_file
 from srl.store.lines import LineFile, read_lines
 from srl.store.plain import dumps, loads
@@ -283,13 +283,14 @@ class RunFolder:
             self._lock.close()
             self._lock = None
 
-    def _is_live(self) -> RunIsLive:
+    def _is_live(self) -> UserError:
         pid = self.read_status().get("pid")
-        return RunIsLive(
+        return UserError(
             f"the run {self.path} goes on: two processes cannot write to one folder",
             ("found", f"{self.path / LOCK} is held{f' by process {pid}' if pid else ''}"),
             ("expected", "a run that has ended"),
             ("try", f"`kill -INT {pid or 'PID'}` and wait until it has saved, or start anew without --resume"),
+            code="E16",
         )
 
 

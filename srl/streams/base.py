@@ -88,7 +88,7 @@ class End(ABC):
 
     @abstractmethod
     def attach(self, peer: str, address: Mapping[str, Any], incarnation: int) -> None:
-        """Connect to a peer end by the name and address it has now. A wrong spec raises SpecMismatch."""
+        """Connect to a peer end by the name and address it has now. A wrong spec raises W01."""
 
     @abstractmethod
     def detach(self, peer: str, reason: str) -> Counts:

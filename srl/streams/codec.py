@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from srl.core.errors import HostileFrame, SpecMismatch, UserError
+from srl.core.errors import HostileFrame, UserError, WireError
 from srl.core.spec import TreeSpec, digest
 from srl.core.tree import Array, Tree, build, leaves
 
@@ -29,7 +29,9 @@ class Layout:
         for path, leaf in leaves(spec):
             kind = np.dtype(leaf.dtype)
             if kind.hasobject:
-                raise SpecMismatch(f"{path or 'value'}: Python objects cannot cross a stream", ("try", "a fixed-size dtype"))
+                raise WireError(
+                    f"{path or 'value'}: Python objects cannot cross a stream", ("try", "a fixed-size dtype"), code="W01"
+                )
             self.paths.append(path)
             self.shapes.append(leaf.shape)
             self.dtypes.append(kind)
@@ -96,7 +98,7 @@ class Layout:
             found = ", ".join(path for path, _ in leaves(tree))
             raise self._mismatch("a leaf is missing", ", ".join(self.paths), found) from error
 
-    def _unfit(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> SpecMismatch:
+    def _unfit(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> WireError:
         for path, array, shape, dtype in zip(self.paths, arrays, shapes, self.dtypes, strict=True):
             if array.shape != shape or array.dtype != dtype:
                 where = f"leaf {path or 'value'} does not fit its stream"
@@ -104,9 +106,9 @@ class Layout:
         raise AssertionError("every leaf fits")
 
     @staticmethod
-    def _mismatch(headline: str, expected: str, found: str) -> SpecMismatch:
-        return SpecMismatch(
-            headline, ("expected", expected), ("found", found), ("try", "make the arrays as the spec declares them")
+    def _mismatch(headline: str, expected: str, found: str) -> WireError:
+        return WireError(
+            headline, ("expected", expected), ("found", found), ("try", "make the arrays as the spec declares them"), code="W01"
         )
 
     def _view(self, buffer: Any, start: int, index: int, writable: bool) -> Array:

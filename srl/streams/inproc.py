@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from srl.core.errors import WiringError
+from srl.core.errors import UserError
 from srl.core.tree import Tree
 from srl.streams.codec import ALIGN, Arena, Layout
 from srl.streams.links import Peers, Place, Transport, Wire
@@ -41,10 +41,11 @@ class InprocTransport(Transport):
     def connect(self, source: int, address: Mapping[str, Any], bodies: Mapping[int, Layout]) -> Wire:
         peer = _OPEN.get(source)
         if peer is None:
-            raise WiringError(
+            raise UserError(
                 f"{address['name']} is not an end of this process",
                 ("found", "via: inproc between two processes, or an end that is closed"),
                 ("try", "via: auto, or place both nodes in one process"),
+                code="E10",
             )
         return _Call(self._source, peer)
 

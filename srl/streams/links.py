@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from srl.core.errors import SpecMismatch
+from srl.core.errors import WireError
 from srl.core.tree import Tree
 from srl.streams.base import Counts, End, StreamSpec
 from srl.streams.codec import Arena, Layout, agreement
@@ -219,17 +219,19 @@ class Peers(End, Generic[P]):
 
     def _check(self, peer: str, address: Mapping[str, Any]) -> None:
         if address["agreed"] != self._agreed or address["compress"] != self.spec.compress:
-            raise SpecMismatch(
+            raise WireError(
                 f"{self.name} and {peer} disagree about the records of stream {self.spec.name}",
                 ("here", f"{self._agreed}, compress: {self.spec.compress}"),
                 ("there", f"{address['agreed']}, compress: {address['compress']}"),
                 ("try", "start both from the same run; `srl check` derives the specs of every stream"),
+                code="W01",
             )
         if address["via"] != self.spec.via:
-            raise SpecMismatch(
+            raise WireError(
                 f"{self.name} and {peer} use different transports for stream {self.spec.name}",
                 ("here", self.spec.via),
                 ("there", str(address["via"])),
+                code="W01",
             )
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srl.core.errors import WiringError
+from srl.core.errors import UserError
 from srl.core.registry import REGISTRIES
 from srl.streams.base import Bell, End, Side, StreamSpec
 from srl.streams.bell import ProcessBell
@@ -43,9 +43,11 @@ def open_end(
 ) -> End:
     """An end with no peers yet. `slots`: sample producers; `groups` and `units` (of one question): infer clients."""
     if KINDS[side] != spec.kind:
-        raise WiringError(f"{name}: a stream of kind {spec.kind} has no {side}", ("stream", spec.name))
+        raise UserError(f"{name}: a stream of kind {spec.kind} has no {side}", ("stream", spec.name), code="E10")
     if min(slots, groups, units) < 1:
-        raise WiringError(f"{name}: slots, groups and units must be at least 1", ("found", f"{slots}, {groups}, {units}"))
+        raise UserError(
+            f"{name}: slots, groups and units must be at least 1", ("found", f"{slots}, {groups}, {units}"), code="E10"
+        )
     assert isinstance(bell, ProcessBell)
     transport = REGISTRIES["transport"].resolve(spec.via).beside(bell, place or Place())
     if side == "producer":

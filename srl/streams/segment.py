@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from srl.core.errors import TooFewResources, WireError
+from srl.core.errors import UserError, WireError
 
 _HEAD = 64
 """Bytes before the arena: whose memory this is, so that a reused process id or descriptor is noticed."""
@@ -40,10 +40,11 @@ class Segment:
             os.close(descriptor)
             if path is not None:
                 path.unlink()
-            raise TooFewResources(
+            raise UserError(
                 f"no room for {size / 1e6:.1f} MB of stream memory",
                 ("found", str(error)),
                 ("try", "fewer or smaller slabs (sampling.envs, sampling.steps), or a larger /dev/shm"),
+                code="E08",
             ) from error
         memory = mmap.mmap(descriptor, _HEAD + size)
         memory[:8] = owner.to_bytes(8, "little")
@@ -130,10 +131,11 @@ def _unreachable(address: Mapping[str, Any], found: str) -> WireError:
 def _refuse_if_too_large(size: int) -> None:
     available = _available()
     if available is not None and size > available:
-        raise TooFewResources(
+        raise UserError(
             f"{size / 1e6:.0f} MB of stream memory do not fit",
             ("found", f"{available / 1e6:.0f} MB of memory available"),
             ("try", "fewer or smaller slabs: sampling.envs, sampling.steps, staleness.max"),
+            code="E08",
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from srl.core.errors import WrongType
+from srl.core.errors import UserError
 from srl.core.tree import Array, Tree
 from srl.streams.base import Counts, ParamPublisher, ParamSubscriber, StreamSpec, Version
 from srl.streams.codec import Arena, Layout
@@ -39,8 +39,10 @@ def parse(selector: str) -> tuple[int, int]:
             return _EXACT, int(selector.removeprefix("="))
     except ValueError:
         pass
-    raise WrongType(
-        f"`{selector}` does not select a kept version", ("expected", "latest-<n>, uniform:<draw in [0, 1)> or =<version>")
+    raise UserError(
+        f"`{selector}` does not select a kept version",
+        ("expected", "latest-<n>, uniform:<draw in [0, 1)> or =<version>"),
+        code="E03",
     )
 
 

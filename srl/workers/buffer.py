@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from srl.api.transform import Transform
-from srl.core.errors import WrongType
+from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.registry import REGISTRIES
 from srl.core.spec import TreeSpec
@@ -149,7 +149,9 @@ def _transform_of(args: BufferArgs) -> Transform | None:
     try:
         made: Transform = kind(**args.transform_args)
     except TypeError as error:
-        raise WrongType(
-            f"transform `{args.transform}` cannot be made: {error}", ("found", f"transform_args: {dict(args.transform_args)}")
+        raise UserError(
+            f"transform `{args.transform}` cannot be made: {error}",
+            ("found", f"transform_args: {dict(args.transform_args)}"),
+            code="E03",
         ) from error
     return made

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from srl.core.errors import Deadlock
+from srl.core.errors import RunError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.core.tree import Tree, build
@@ -163,7 +163,7 @@ class Host:
         times = [at for worker in self.workers.values() if (at := worker.wake_at()) is not None]
         if not times and not self.bell.outside and not self.finished:
             waits = [(name, worker.waits() or "nothing") for name, worker in self.workers.items()]
-            raise Deadlock("every worker waits and nobody can wake them", *waits)
+            raise RunError("every worker waits and nobody can wake them", *waits, code="R03")
         rest = min([longest, *(max(0.0, at - time.monotonic()) for at in times)])
         self.bell.wait(rest)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from srl.api.env import EnvSpec, TeamBlock, mask_leaves
 from srl.api.slab import SlabShape
-from srl.core.errors import BadObservation
+from srl.core.errors import UserError
 from srl.core.seeds import row_keys, word
 from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, copy_into, map_tree
@@ -215,9 +215,10 @@ class Recorder:
     def _refuse_reward(self, rewards: Array) -> None:
         row, env, agent = np.argwhere(~np.isfinite(rewards))[0]
         whose = f"for agent {agent} of policy '{self.info.name}'"
-        raise BadObservation(
+        raise UserError(
             f"env {self._first_env + env} wrote the reward {rewards[row, env, agent]} {whose}",
             ("expected", "one finite number: a single nan makes all weights nan"),
+            code="E05",
         )
 
     def _new_carry(self, env: EnvSpec) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from srl.api.policy import Policy
 from srl.api.slab import SlabShape, slab_spec
-from srl.core.errors import UnknownKey
+from srl.core.errors import UserError
 from srl.core.seeds import Seeds
 from srl.core.spec import zeros
 from srl.core.tree import Array, map_tree
@@ -101,7 +101,9 @@ def rendering(graph: Graph) -> Graph:
     asked = replace(graph, env=replace(graph.env, args={**graph.env.args, "render": True}))
     try:
         make_env(component_data(asked.env), 1, Seeds(graph.seed, "pictures")).close()
-    except UnknownKey:
+    except UserError as error:
+        if error.code != "E02":
+            raise
         return graph
     return asked
 

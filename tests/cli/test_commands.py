@@ -11,8 +11,9 @@ import pytest
 import srl
 from srl.__main__ import main as verbs
 from srl.cli.sweep import values
-from srl.core.errors import BadOverride, UserError
+from srl.core.errors import UserError
 from srl.launch import main
+from tests.errors import raises
 
 SMALL = ["sampling.envs=8", "sampling.steps=16", "stop.updates=2", "~stop.env_steps", "evaluation.episodes=2", "--quiet"]
 
@@ -79,7 +80,7 @@ def test_a_loaded_policy_predicts_for_one_and_for_many(run):
 def test_an_unknown_checkpoint_names_those_there_are(run):
     with pytest.raises(UserError) as caught:
         srl.load_run(run).policy("step_5")
-    assert "latest" in dict(caught.value.lines)["known"]
+    assert "latest" in dict(caught.value.facts)["known"]
 
 
 def test_a_resume_goes_on_and_shows_what_changed(run, capsys):
@@ -173,7 +174,7 @@ def test_a_sweep_runs_every_value_into_one_folder(tmp_path, capsys):
 
 def test_commas_inside_brackets_do_not_split_a_sweep():
     assert values("policy.hidden=[64,64],[32]") == ["policy.hidden=[64,64]", "policy.hidden=[32]"]
-    with pytest.raises(BadOverride):
+    with raises("E12"):
         values("seed")
 
 

@@ -44,7 +44,7 @@ def test_an_algorithm_explains_its_own_settings():
 def test_an_unknown_topic_names_the_nearest():
     with pytest.raises(UserError) as caught:
         section_help("samplng")
-    assert ("did you mean", "--help sampling?") in caught.value.lines
+    assert ("did you mean", "--help sampling?") in caught.value.facts
 
 
 def test_public_names_are_there():

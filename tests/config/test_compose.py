@@ -13,8 +13,8 @@ from srl.config.compose import Composed, compose, list_experiments, render_with_
 from srl.config.merge import Merged
 from srl.config.render import render
 from srl.config.yaml import parse
-from srl.core.errors import BadFile, BadOverride, UnknownExperiment
 from srl.core.where import COMMAND_LINE, RESUME, Provenance
+from tests.errors import raises
 
 BASE = """\
 # PPO as most use it.
@@ -192,7 +192,7 @@ def test_a_file_finds_its_neighbours_first(folder: Path) -> None:
 
 
 def test_an_unknown_experiment_names_the_nearest_and_all(folder: Path) -> None:
-    with pytest.raises(UnknownExperiment) as caught:
+    with raises("E01") as caught:
         composed(folder, name="kart")
     assert caught.value.format() == (
         "error[E01]: no experiment is called 'kart'\n"
@@ -227,7 +227,7 @@ def test_an_unknown_experiment_names_the_nearest_and_all(folder: Path) -> None:
 def test_who_named_a_file_that_is_not_there_is_named(folder: Path, override: str, name: str, message: str) -> None:
     if name == "heir":
         (folder / "experiments" / "heir.yaml").write_text("inherit:\n  - cart\n  - bass/ppo\n")
-    with pytest.raises(UnknownExperiment) as caught:
+    with raises("E01") as caught:
         composed(folder, override, name=name)
     assert caught.value.format() == message
 
@@ -265,7 +265,7 @@ def test_who_named_a_file_that_is_not_there_is_named(folder: Path, override: str
     ],
 )
 def test_overrides_that_do_not_fit(folder: Path, override: str, message: str) -> None:
-    with pytest.raises(BadOverride) as caught:
+    with raises("E12") as caught:
         composed(folder, override)
     assert caught.value.format() == message
 
@@ -273,9 +273,9 @@ def test_overrides_that_do_not_fit(folder: Path, override: str, message: str) ->
 def test_a_circle_of_inheritance_is_named(folder: Path) -> None:
     (folder / "experiments" / "a.yaml").write_text("inherit: b\n")
     (folder / "experiments" / "b.yaml").write_text("inherit: a\n")
-    with pytest.raises(BadFile) as caught:
+    with raises("E11") as caught:
         composed(folder, name="a")
-    assert caught.value.lines == [("chain", "experiments/a.yaml -> experiments/b.yaml -> experiments/a.yaml")]
+    assert caught.value.facts == [("chain", "experiments/a.yaml -> experiments/b.yaml -> experiments/a.yaml")]
 
 
 def test_a_diamond_of_inheritance_is_fine(folder: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_diamond_of_inheritance_is_fine(folder: Path) -> None:
 @pytest.mark.parametrize(("text", "message"), [("[1, 2]", "holds no mapping"), ("inherit: {a: 1}", "inherit expects names")])
 def test_files_of_another_form_are_refused(folder: Path, text: str, message: str) -> None:
     (folder / "experiments" / "bad.yaml").write_text(text)
-    with pytest.raises(BadFile, match=message):
+    with raises("E11", match=message):
         composed(folder, name="bad")
 
 

@@ -7,9 +7,9 @@ import pytest
 from srl.config.compose import compose
 from srl.config.experiment import Part, read_experiment, write_experiment
 from srl.config.yaml import dump, parse
-from srl.core.errors import BadFile, MissingKey, UnknownKey, WrongType
 from srl.graph.build import graph_to_yaml
 from srl.graph.layouts import plan
+from tests.errors import raises
 
 FILE = """\
 env: CartPole-v1
@@ -55,7 +55,7 @@ def test_return_is_the_word_in_files(tmp_path):
 
 
 def test_a_wrong_return_is_named_as_the_file_has_it(tmp_path):
-    with pytest.raises(WrongType) as caught:
+    with raises("E03") as caught:
         read(tmp_path, FILE, "stop.return=high")
     assert str(caught.value) == (
         "error[E03]: 'stop.return' expects float | null, found text 'high'\n"
@@ -65,7 +65,7 @@ def test_a_wrong_return_is_named_as_the_file_has_it(tmp_path):
 
 
 def test_an_unknown_key_names_its_place_and_the_nearest(tmp_path):
-    with pytest.raises(UnknownKey) as caught:
+    with raises("E02") as caught:
         read(tmp_path, FILE + "trainer:\n  publish_evry: 2\n")
     lines = str(caught.value).splitlines()
     assert lines[0] == "error[E02]: 'trainer' has no setting 'publish_evry'"
@@ -74,26 +74,26 @@ def test_an_unknown_key_names_its_place_and_the_nearest(tmp_path):
 
 
 def test_an_unknown_section_is_refused(tmp_path):
-    with pytest.raises(UnknownKey, match="has no setting 'smapling'"):
+    with raises("E02", match="has no setting 'smapling'"):
         read(tmp_path, FILE + "smapling: {envs: 3}\n")
 
 
 def test_without_an_algorithm_nothing_learns(tmp_path):
-    with pytest.raises(MissingKey, match="nothing learns"):
+    with raises("E14", match="nothing learns"):
         read(tmp_path, "env: CartPole-v1\n")
 
 
 def test_policy_and_policies_together_are_refused(tmp_path):
-    with pytest.raises(BadFile, match="both `policy` and `policies`"):
+    with raises("E11", match="both `policy` and `policies`"):
         read(tmp_path, FILE + "policies: {main: {policy: actor_critic, algorithm: ppo}}\n")
 
 
 @pytest.mark.parametrize("text", ["sampling.envs=0", "sampling.workers=many", "evaluation.episodes=0.5", "seed=-1"])
 def test_values_out_of_range_are_refused(tmp_path, text):
-    with pytest.raises(WrongType) as caught:
+    with raises("E03") as caught:
         read(tmp_path, FILE, text)
     assert text.partition("=")[0] in caught.value.headline
-    assert ("from", "command line") in caught.value.lines
+    assert ("from", "command line") in caught.value.facts
 
 
 @pytest.mark.parametrize("name", ["cartpole", "pendulum_ppo", "half_cheetah_ppo"])
@@ -123,14 +123,14 @@ def test_a_stream_with_a_dot_in_its_name_is_set_without_quotes(tmp_path, streams
 
 
 def test_a_misspelt_setting_of_a_dotted_stream_has_its_place(tmp_path):
-    with pytest.raises(UnknownKey) as caught:
+    with raises("E02") as caught:
         read(tmp_path, FILE, "streams.params.main.vai=zmq")
     assert "has no setting 'vai'\n  from: command line\n  did you mean: via" in str(caught.value)
 
 
 def test_the_weights_to_start_from_belong_to_one_policy(tmp_path):
     assert read(tmp_path, FILE, "load=runs/x").entries()["main"].load == "runs/x"
-    with pytest.raises(BadFile, match="both `load` and `policies`"):
+    with raises("E11", match="both `load` and `policies`"):
         read(tmp_path, "env: fake\nload: runs/x\npolicies: {main: {policy: actor_critic, algorithm: ppo}}\n")
 
 
@@ -139,10 +139,10 @@ def test_a_graph_in_place_of_an_experiment_is_known_as_one(tmp_path):
     file = tmp_path / "graph.yaml"
     file.write_text(graph_to_yaml(plan(read_experiment({"env": "CartPole-v1", "algorithm": "ppo"})).graph))
     composed = compose(file)
-    with pytest.raises(BadFile) as caught:
+    with raises("E11") as caught:
         read_experiment(composed.data, composed.provenance)
     assert caught.value.headline == "this is a graph, not an experiment: it has nodes and streams"
-    lines = dict(caught.value.lines)
+    lines = dict(caught.value.facts)
     assert lines["from"].startswith(f"{file}:")
     assert lines["try"] == "of a run: its folder, or the config.yaml there"
     assert lines["or"] == "its nodes and streams under `graph:` of a file that has env, policy and algorithm"

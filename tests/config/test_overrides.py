@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from srl.config.overrides import Override, parse_override
 from srl.config.yaml import dump
-from srl.core.errors import BadOverride
 from srl.core.where import dotted
+from tests.errors import raises
 
 _KEYS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4).map(tuple)
 _VALUES = st.recursive(
@@ -81,6 +81,6 @@ _FORMS = "\n  forms: a.b=3  a.list=[1,2]  +a.new=1  ~a.b  @file.yaml"
     ],
 )
 def test_what_cannot_be_read_is_refused_with_an_example(text: str, message: str) -> None:
-    with pytest.raises(BadOverride) as caught:
+    with raises("E12") as caught:
         parse_override(text)
     assert caught.value.format() == "error[E12]: " + message

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srl.config.yaml import dump, parse, read
-from srl.core.errors import BadFile
 from srl.core.where import Where
+from tests.errors import raises
 
 _SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(exclude_categories=["Cs"]))
@@ -193,7 +193,7 @@ def test_a_path_without_a_record_has_the_place_of_its_parent() -> None:
     ],
 )
 def test_what_is_refused_is_named_with_its_place(text: str, message: str) -> None:
-    with pytest.raises(BadFile) as caught:
+    with raises("E11") as caught:
         parse(text, "my.yaml")
     assert caught.value.format() == message
 
@@ -202,13 +202,13 @@ def test_what_is_refused_is_named_with_its_place(text: str, message: str) -> Non
     ("text", "place"), [("a: [1,", "my.yaml:2:1"), ("a: 1\n\tb: 2", "my.yaml:2:1"), ("a: 1\n---\nb: 2", "my.yaml:2:1")]
 )
 def test_bad_syntax_is_named_with_its_place(text: str, place: str) -> None:
-    with pytest.raises(BadFile, match="not readable as YAML") as caught:
+    with raises("E11", match="not readable as YAML") as caught:
         parse(text, "my.yaml")
-    assert ("from", place) in caught.value.lines
+    assert ("from", place) in caught.value.facts
 
 
 def test_an_alias_that_contains_itself_is_refused() -> None:
-    with pytest.raises(BadFile):
+    with raises("E11"):
         parse("a: &x [*x]")
 
 
@@ -221,18 +221,18 @@ def test_an_alias_is_a_copy() -> None:
 def test_aliases_cannot_blow_up_memory() -> None:
     lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]" for i in range(1, 9)]
-    with pytest.raises(BadFile, match="far too much data"):
+    with raises("E11", match="far too much data"):
         parse("\n".join(lines))
 
 
 def test_a_missing_file_is_a_user_error(tmp_path: Any) -> None:
-    with pytest.raises(BadFile, match="No such file"):
+    with raises("E11", match="No such file"):
         read(tmp_path / "none.yaml", "none.yaml")
 
 
 def test_a_file_that_is_not_utf8_is_a_user_error(tmp_path: Any) -> None:
     (tmp_path / "bad.yaml").write_bytes(b"a: \xff\xfe")
-    with pytest.raises(BadFile, match="not UTF-8"):
+    with raises("E11", match="not UTF-8"):
         read(tmp_path / "bad.yaml")
 
 

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srl.core.errors import SpecMismatch, UserError, WiringError
+from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.streams.base import FOREIGN, version
 from srl.streams.open import open_bell, open_end
 from srl.streams.versions import HISTORY
 from tests.contracts.rig import VIAS, Rig, answer_to, descriptors, fill, params, read, rows
+from tests.errors import raises
 
 
 @pytest.fixture(params=VIAS)
@@ -474,11 +475,11 @@ def test_questions_of_a_dead_client_are_counted_and_its_answers_go_nowhere(rig: 
 
 def test_rows_that_do_not_fit_fail_at_the_client_that_made_them(rig: Rig) -> None:
     client = rig.client(units=2)
-    with pytest.raises(SpecMismatch, match="first"):
+    with raises("W01", match="first"):
         client.post(0, rows(3, 1), 0)
-    with pytest.raises(SpecMismatch, match="float64"):
+    with raises("W01", match="float64"):
         client.post(0, {"obs": np.zeros((2, 4)), "first": np.zeros(2, bool)}, 0)
-    with pytest.raises(SpecMismatch, match="missing"):
+    with raises("W01", match="missing"):
         client.post(0, {"obs": np.zeros((2, 4), np.float32)}, 0)
 
 
@@ -539,7 +540,7 @@ def test_versions_only_grow(rig: Rig) -> None:
     publisher.publish(5, params(5))
     with pytest.raises(ValueError, match="grow"):
         publisher.publish(5, params(5))
-    with pytest.raises(SpecMismatch, match="w"):
+    with raises("W01", match="w"):
         publisher.publish(6, {"w": np.zeros(3, np.float32), "head": {"b": np.zeros(3, np.float32)}})
 
 
@@ -614,12 +615,12 @@ def test_a_wrong_spec_is_refused_when_attached(rig: Rig) -> None:
     producer = rig.producer()
     other = rig.consumer(record={"who": Leaf((2,), "int64")})
     for one, peer in ((producer, other), (other, producer)):
-        with pytest.raises(SpecMismatch, match="disagree"):
+        with raises("W01", match="disagree"):
             one.attach(peer.name, peer.address(), 0)
 
 
 def test_a_side_that_the_kind_does_not_have_is_refused(rig: Rig) -> None:
-    with pytest.raises(WiringError, match="no server"):
+    with raises("E10", match="no server"):
         open_end(rig.spec("sample"), "server", name="sample:x/0", bell=rig.bell())
 
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srl.core.errors import MissingKey, UnknownKey, WrongType
+from srl.core.errors import UserError
 from srl.core.load import describe, dump, live_settings, load, option
 from srl.core.schedule import Schedule
 from srl.core.where import Provenance, Where
+from tests.errors import raises
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,21 +220,21 @@ def test_what_does_not_fit_is_named(data: Any, message: str) -> None:
             ("trainer", "lr", "until"): Where("my.yaml", 17, 9),
         }
     )
-    with pytest.raises((UnknownKey, WrongType)) as caught:
+    with pytest.raises(UserError) as caught:
         load(TrainerConfig, data, places, path="trainer")
     assert caught.value.format() == message
 
 
 def test_without_a_path_the_class_gives_the_name() -> None:
-    with pytest.raises(UnknownKey) as caught:
+    with raises("E02") as caught:
         load(TrainerConfig, {"zzz": 1})
     assert caught.value.headline == "'trainer' has no setting 'zzz'"
 
 
 def test_one_place_serves_for_all() -> None:
-    with pytest.raises(WrongType) as caught:
+    with raises("E03") as caught:
         load(TrainerConfig, {"flag": 1}, Where("command line"))
-    assert caught.value.lines[0] == ("from", "command line")
+    assert caught.value.facts[0] == ("from", "command line")
 
 
 def test_a_setting_without_default_must_be_given() -> None:
@@ -241,7 +242,7 @@ def test_a_setting_without_default_must_be_given() -> None:
     class Needy:
         path: str = option(help="what to read")
 
-    with pytest.raises(MissingKey) as caught:
+    with raises("E14") as caught:
         load(Needy, {}, Where("my.yaml", 2, 1), path="replay")
     assert caught.value.format() == (
         "error[E14]: 'replay' needs the setting 'path'\n  from: my.yaml:2:1\n  expected: path (str): what to read\n"
@@ -260,7 +261,7 @@ def test_a_check_of_the_class_itself_is_reported_with_the_place_of_its_setting()
                 raise ValueError(f"high must be above low, not {self.high}")
 
     places = Provenance({("a",): Where("my.yaml", 1, 1), ("a", "high"): Where("my.yaml", 3, 5)})
-    with pytest.raises(WrongType) as caught:
+    with raises("E03") as caught:
         load(Checked, {"low": 4, "high": 2}, places, path="a")
     assert caught.value.format() == (
         "error[E03]: 'a': high must be above low, not 2\n  from: my.yaml:3:5\n  all: python -m srl.launch --help a"

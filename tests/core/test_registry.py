@@ -13,9 +13,10 @@ import pytest
 
 from srl.core import registry
 from srl.core.builtin import BUILTIN
-from srl.core.errors import NameTaken, NotImportable, UnknownName
+from srl.core.errors import NotImportable
 from srl.core.imports import import_module
 from srl.core.registry import REGISTRIES, Registry, dotted_path, load_plugins
+from tests.errors import raises
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,7 @@ def test_a_path_works_wherever_a_name_does(tmp_path: Path) -> None:
 def test_two_things_under_one_name_are_refused_with_both_places() -> None:
     names = Registry("algorithm")
     names.add("x", "one.mod:A", place="one/mod.py:3")
-    with pytest.raises(NameTaken) as caught:
+    with raises("E13") as caught:
         names.add("x", Thing, place="two/mod.py:9")
     assert caught.value.format() == (
         "error[E13]: two things are registered as algorithm 'x'\n"
@@ -94,19 +95,19 @@ def test_the_place_of_a_registration_is_the_line_of_the_caller() -> None:
     names = Registry("algorithm")
     names.add("x", "one.mod:A")
     line = sys._getframe().f_lineno - 1
-    with pytest.raises(NameTaken) as caught:
+    with raises("E13") as caught:
         names.add("x", Thing)
-    assert caught.value.lines[0] == ("first", f"{__file__}:{line}")
+    assert caught.value.facts[0] == ("first", f"{__file__}:{line}")
 
 
 def test_a_built_in_name_cannot_be_taken() -> None:
-    with pytest.raises(NameTaken, match=r"srl\.algorithms\.ppo:PPO \(built in\)"):
+    with raises("E13", match=r"srl\.algorithms\.ppo:PPO \(built in\)"):
         registry.register_algorithm("ppo")(Thing)
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "x.py"])
 def test_a_name_must_not_read_as_a_path(name: str) -> None:
-    with pytest.raises(NameTaken, match="reads as a path"):
+    with raises("E13", match="reads as a path"):
         Registry("env").add(name, Thing)
 
 
@@ -132,7 +133,7 @@ def test_a_module_string_and_its_class_are_the_same_thing() -> None:
 
 def test_an_unknown_name_names_the_nearest() -> None:
     transports = Registry("transport", BUILTIN["transport"])  # other tests may have registered theirs
-    with pytest.raises(UnknownName) as caught:
+    with raises("E07") as caught:
         transports.resolve("zmk")
     assert caught.value.format() == (
         "error[E07]: no transport is called 'zmk'\n"
@@ -140,7 +141,7 @@ def test_an_unknown_name_names_the_nearest() -> None:
         "  known: inproc, ipc, shm, zmq\n"
         "  try: a path such as my_pkg.mod:Class or path/to/file.py:Class, or import=my_pkg, which registers 'zmk'"
     )
-    with pytest.raises(UnknownName):
+    with raises("E07"):
         transports.path("zmk")
 
 
@@ -172,7 +173,7 @@ def test_a_dependency_that_is_missing_is_named(tmp_path: Path) -> None:
     file = write(tmp_path / "their_needy.py", "import their_missing.part\n")
     with pytest.raises(NotImportable) as caught:
         Registry("env").resolve(f"{file}:A")
-    assert caught.value.lines[-1] == ("try", "install what it needs: pip install their_missing")
+    assert caught.value.facts[-1] == ("try", "install what it needs: pip install their_missing")
 
 
 def test_a_file_without_the_class_lists_those_it_has(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_a_file_without_the_class_lists_those_it_has(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotImportable) as caught:
         Registry("env").resolve(f"{tmp_path}/none.py:A")
-    assert caught.value.lines == [("from", f"{tmp_path}/none.py")]
+    assert caught.value.facts == [("from", f"{tmp_path}/none.py")]
 
 
 @pytest.mark.parametrize("path", [":A", "a.b:"])

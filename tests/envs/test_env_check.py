@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from srl.api.env import BatchEnv, Block, Discrete, EnvSpec, TeamSpec, new_block
-from srl.core.errors import BadObservation
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Tree
 from srl.envs.check import GivenSeeds, check_env
 from srl.envs.resolve import make_env
+from tests.errors import raises
 
 
 class Counter(BatchEnv):
@@ -98,7 +98,7 @@ class Counter(BatchEnv):
     ],
 )
 def test_the_checker_names_what_is_wrong(wrong: str, message: str) -> None:
-    with pytest.raises(BadObservation, match=message) as caught:
+    with raises("E05", match=message) as caught:
         check_env({"use": Counter, "wrong": wrong}, seed=8)
     assert "srl check env" in caught.value.format()
 
@@ -130,7 +130,7 @@ def test_a_users_env_is_watched_for_its_first_ticks_and_then_left_alone() -> Non
     block = new_block(env.spec, 2)
     env.reset(block)
     actions = {"one": np.zeros((2, 1), np.int64)}
-    with pytest.raises(BadObservation, match=r"Counter' \(actor/3, env 0, seed \d+, step 0\) rewarded"):
+    with raises("E05", match=r"Counter' \(actor/3, env 0, seed \d+, step 0\) rewarded"):
         for _ in range(6):
             env.step(actions, block)
     env = make_env(Counter, 2, Seeds(0))

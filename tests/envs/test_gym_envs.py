@@ -11,11 +11,12 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete, new_block, renew
-from srl.core.errors import BadObservation, UserError
+from srl.core.errors import UserError
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.envs.gym import GymEnv, GymVectorEnv
 from srl.envs.single import TEAM
+from tests.errors import raises
 
 
 class Odd(gymnasium.Env[Any, Any]):
@@ -222,7 +223,7 @@ def test_stats_and_signals_are_info_keys() -> None:
         env.step({TEAM: np.zeros((1, 1), np.int64)}, block)
         assert block.teams[TEAM].signals["steps"][0, 0] == step
     assert block.stats.tolist() == [[1.0, 2.0]]
-    with pytest.raises(BadObservation, match=r"has no info\['is_succes'\][^$]*did you mean 'is_success'"):
+    with raises("E05", match=r"has no info\['is_succes'\][^$]*did you mean 'is_success'"):
         played(env_of(Odd(length=1), stats=["is_succes"]), np.zeros((1, 1), np.int64))
 
 
@@ -234,7 +235,7 @@ def test_a_float_image_in_a_uint8_space_is_refused_word_for_word() -> None:
     one.after_step = {"camera": image}
     env = GymEnv(1, Seeds(0, first=5), id=lambda: one)
     env.name, env._srl_place = "MyEnv-v0", "actor/3"
-    with pytest.raises(BadObservation) as caught:
+    with raises("E05") as caught:
         played(env, np.zeros((1, 1), np.int64))
     seed = env.seeds.seed(0, 0)
     assert caught.value.format() == (
@@ -257,7 +258,7 @@ def test_a_float_image_in_a_uint8_space_is_refused_word_for_word() -> None:
 def test_rows_that_numpy_would_take_silently_are_refused(row: Any, likely: str) -> None:
     one = Odd(length=99)
     one.after_step = row
-    with pytest.raises(BadObservation, match=likely):
+    with raises("E05", match=likely):
         played(env_of(one), np.zeros((1, 1), np.int64))
 
 
@@ -267,7 +268,7 @@ def test_a_late_fault_is_found_by_the_rows_that_are_still_looked_at() -> None:
     action = np.zeros((1, 1), np.int64)
     played(env, *[action] * 5)
     one.after_step = np.zeros(1, np.float32)
-    with pytest.raises(BadObservation, match="step 9"):
+    with raises("E05", match="step 9"):
         for _ in range(8):
             env.step({TEAM: action}, new_block(env.spec, 1))
 
@@ -287,7 +288,7 @@ def test_cartpole_is_trusted_with_its_actions_only_after_the_checked_rows() -> N
 def test_an_env_that_resets_within_the_last_step_is_refused() -> None:
     one = Odd(length=1)
     one.info = {"final_observation": np.zeros(2)}
-    with pytest.raises(BadObservation, match="an autoreset wrapper inside; take it away"):
+    with raises("E05", match="an autoreset wrapper inside; take it away"):
         played(env_of(one), np.zeros((1, 1), np.int64))
 
 
@@ -319,7 +320,7 @@ def test_old_style_steps_are_refused() -> None:
         def step(self, action: Any) -> Any:
             return np.zeros(2, np.float32), 1.0, False, {}
 
-    with pytest.raises(BadObservation, match=r"step 0\) returned 4 values from step\(\)") as caught:
+    with raises("E05", match=r"step 0\) returned 4 values from step\(\)") as caught:
         played(GymEnv(1, Seeds(0), id=Old), np.zeros((1, 1), np.int64))
     assert "return (observation, reward, terminated, truncated, info)" in caught.value.format()
 
@@ -330,7 +331,7 @@ def test_a_shape_that_changes_after_the_checked_rows_is_refused_as_an_observatio
     actions = np.zeros((3, 1), np.int64)
     played(env, actions, actions)
     one.after_step = np.zeros(3, np.float32)
-    with pytest.raises(BadObservation, match=r"env 0, seed \d+, step 3\) returned an observation outside its space"):
+    with raises("E05", match=r"env 0, seed \d+, step 3\) returned an observation outside its space"):
         env.step({TEAM: actions}, new_block(env.spec, 3))
 
 
@@ -340,7 +341,7 @@ def test_old_style_resets_are_refused() -> None:
             self.steps = 0
             return np.zeros(2, np.float32)
 
-    with pytest.raises(BadObservation, match=r"return \(observation, info\)"):
+    with raises("E05", match=r"return \(observation, info\)"):
         played(GymEnv(1, Seeds(0), id=Old))
 
 

@@ -11,11 +11,12 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from srl.api.env import Discrete, MultiDiscrete, new_block, renew
-from srl.core.errors import BadObservation, UserError
+from srl.core.errors import UserError
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.envs.pettingzoo import PettingZooEnv
 from srl.envs.resolve import make_env
+from tests.errors import raises
 
 
 class Relay(ParallelEnv):
@@ -207,7 +208,7 @@ def test_masks_of_one_team_come_from_its_observation() -> None:
 
 def test_an_agent_that_leaves_without_an_end_is_an_error_of_the_env() -> None:
     env = PettingZooEnv(1, Seeds(0, first=4), id=Relay, args={"silent": True})
-    with pytest.raises(BadObservation, match=r"env 4, seed \d+, step 3\) lost agent wolf_0 without an end"):
+    with raises("E05", match=r"env 4, seed \d+, step 3\) lost agent wolf_0 without an end"):
         for _ in played(env, 5):
             pass
 
@@ -215,7 +216,7 @@ def test_an_agent_that_leaves_without_an_end_is_an_error_of_the_env() -> None:
 @pytest.mark.parametrize("leaves", [0, 2, 3])
 def test_an_agent_that_is_still_seen_has_not_left_the_agents_without_an_end(leaves: int) -> None:
     env = PettingZooEnv(1, Seeds(0), id=Leaver, args={"leaves": leaves})
-    with pytest.raises(BadObservation, match=rf"Leaver' \(env 0, seed \d+, step {leaves}\) lost agent wolf_0 without an end"):
+    with raises("E05", match=rf"Leaver' \(env 0, seed \d+, step {leaves}\) lost agent wolf_0 without an end"):
         for _ in played(env, 4):
             pass
 
@@ -231,7 +232,7 @@ def test_an_agent_that_comes_with_its_end_was_never_there() -> None:
 @pytest.mark.parametrize("reward", [np.nan, -np.inf, np.ones(2)])
 def test_a_reward_that_is_no_finite_number_is_refused_in_every_step(reward: Any) -> None:
     env = PettingZooEnv(3, Seeds(0), id=Blown, args={"reward": reward}, checked=0)
-    with pytest.raises(BadObservation, match=r"env 0, seed \d+, step 3\) returned the reward .* for agent 'wolf_2'"):
+    with raises("E05", match=r"env 0, seed \d+, step 3\) returned the reward .* for agent 'wolf_2'"):
         for _ in played(env, 5):
             pass
 
@@ -250,7 +251,7 @@ def test_masks_of_a_team_that_comes_later_are_taken_if_they_are_wanted() -> None
 )
 def test_a_mask_that_nobody_expected_is_refused(args: dict[str, bool], agent: str, remedy: str) -> None:
     env = PettingZooEnv(1, Seeds(0), id=Veiled, args=args)
-    with pytest.raises(BadObservation, match=rf"step 1\) gave agent '{agent}' an info\['action_mask'\]") as caught:
+    with raises("E05", match=rf"step 1\) gave agent '{agent}' an info\['action_mask'\]") as caught:
         for _ in played(env, 5):
             pass
     assert remedy in caught.value.format() and "env.mask=false" in caught.value.format()

@@ -47,7 +47,7 @@ def test_all_that_is_meaningless_is_named_with_its_place(tmp_path):
     with pytest.raises(SrlError) as caught:
         clipped("seed=4", "sampling.steps=8", file=file)
     assert caught.value.headline == "'sampling.steps' has no effect beside `graph:`"
-    assert dict(caught.value.lines)["also"] == f"staleness.max ({file}:3:3)"
+    assert dict(caught.value.facts)["also"] == f"staleness.max ({file}:3:3)"
 
 
 def test_a_default_that_is_written_out_is_no_contradiction():

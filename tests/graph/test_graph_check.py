@@ -7,13 +7,14 @@ import pytest
 
 from srl.config.compose import compose
 from srl.config.experiment import read_experiment
-from srl.core.errors import SrlError, TooFewResources
+from srl.core.errors import SrlError
 from srl.graph.build import graph_from_data, graph_to_data
 from srl.graph.check import check, check_memory, check_resources, notes, warnings
 from srl.graph.derive import derive
 from srl.graph.layouts import plan
 from srl.graph.machine import Machine
 from srl.graph.prepare import prepare
+from tests.errors import raises
 
 MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
 
@@ -180,7 +181,7 @@ def test_a_trainer_behind_a_stream_that_nobody_gets_is_refused():
     with pytest.raises(SrlError) as caught:
         check(changed(change))
     assert caught.value.headline == "nothing can reach 'trainer' on 'samples.main': it would wait for ever"
-    assert dict(caught.value.lines)["because"] == "route: nobody drops all that comes to 'raw'"
+    assert dict(caught.value.facts)["because"] == "route: nobody drops all that comes to 'raw'"
 
 
 def test_workers_that_feed_only_each_other_are_refused():
@@ -220,7 +221,7 @@ def test_a_stream_needs_both_sides():
     with pytest.raises(SrlError) as caught:
         check(changed(change))
     assert caught.value.headline == "stream 'params.main' has no subscriber"
-    assert "params of policy" in dict(caught.value.lines)["try"]
+    assert "params of policy" in dict(caught.value.facts)["try"]
 
 
 def test_a_server_inside_a_trainer_needs_its_clients_there():
@@ -240,11 +241,11 @@ def test_a_graph_by_hand_has_the_place_of_what_is_wrong(tmp_path):
     graph = plan(read_experiment(composed.data, composed.provenance), machine=MACHINE, where=composed.provenance).graph
     with pytest.raises(SrlError) as caught:
         check(graph, composed.provenance)
-    assert dict(caught.value.lines)["from"].endswith("hand.yaml:12:9")
+    assert dict(caught.value.facts)["from"].endswith("hand.yaml:12:9")
 
 
 def test_more_threads_than_cores_are_refused():
-    with pytest.raises(TooFewResources) as caught:
+    with raises("E08") as caught:
         check_resources(wired(trainer={"threads": 64}), MACHINE)
     assert str(caught.value) == (
         "error[E08]: 'trainer' wants 64 threads, and this machine has 2 cores to use\n"
@@ -254,7 +255,7 @@ def test_more_threads_than_cores_are_refused():
 
 
 def test_a_device_that_is_not_there_is_refused():
-    with pytest.raises(TooFewResources) as caught:
+    with raises("E08") as caught:
         check_resources(wired(device="cuda"), MACHINE)
     assert str(caught.value) == "error[E08]: 'trainer' wants device cuda, and this machine has no GPU\n  try: device=cpu"
 
@@ -262,7 +263,7 @@ def test_a_device_that_is_not_there_is_refused():
 @pytest.mark.parametrize("device", ["tpu", "meta", "cuda0", "cuda:one", "cuda:2", ""])
 def test_what_is_no_device_is_refused_with_those_that_are_there(device):
     machine = Machine(cores=2, gpus=2, shared_free=1 << 34)
-    with pytest.raises(TooFewResources) as caught:
+    with raises("E08") as caught:
         check_resources(wired(device=device), machine)
     assert str(caught.value) == (
         f"error[E08]: 'trainer' wants device {device}, and this machine has 2 GPUs\n  try: device=cuda:1"
@@ -286,7 +287,7 @@ def test_more_shared_memory_than_free_is_refused_before_the_start():
     graph = wired()
     derived = derive(graph)
     assert check_memory(graph, derived, MACHINE) > 0
-    with pytest.raises(TooFewResources, match="of shared memory"):
+    with raises("E08", match="of shared memory"):
         check_memory(graph, derived, Machine(cores=2, gpus=0, shared_free=1000))
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from srl.config.experiment import Experiment, read_experiment
-from srl.core.errors import DoesNotDivide, UnknownName
 from srl.graph.build import graph_from_yaml, graph_to_yaml
 from srl.graph.check import check
 from srl.graph.layouts import LAYOUTS, Timing, plan
 from srl.graph.machine import Machine
 from srl.graph.placement import owner, via_of
+from tests.errors import raises
 
 DESKTOP = Machine(cores=4, gpus=0, shared_free=1 << 34)
 GPU = Machine(cores=8, gpus=1, shared_free=1 << 34)
@@ -79,7 +79,7 @@ def test_a_batch_is_all_envs_times_all_steps(layout):
 
 
 def test_envs_that_do_not_divide_name_the_two_nearest_sizes():
-    with pytest.raises(DoesNotDivide) as caught:
+    with raises("E04") as caught:
         plan(experiment(sampling={"envs": 50, "workers": 4, "groups": 2}), machine=DESKTOP)
     assert str(caught.value) == (
         "error[E04]: 50 envs cannot be shared evenly by 4 actors with 2 groups each\n"
@@ -109,14 +109,14 @@ def test_streams_take_their_settings_by_name_before_kind():
 
 
 def test_settings_of_an_unknown_stream_are_refused():
-    with pytest.raises(UnknownName, match=r"no stream is called 'samples\.man'"):
+    with raises("E07", match=r"no stream is called 'samples\.man'"):
         plan(experiment(streams={"samples.man": {"via": "zmq"}}), machine=DESKTOP)
 
 
 def test_an_unknown_layout_names_the_nearest():
-    with pytest.raises(UnknownName) as caught:
+    with raises("E07") as caught:
         plan(experiment(layout="impla"), machine=DESKTOP)
-    assert ("did you mean", "impala?") in caught.value.lines
+    assert ("did you mean", "impala?") in caught.value.facts
 
 
 @pytest.mark.parametrize(

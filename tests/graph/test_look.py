@@ -65,17 +65,17 @@ def test_an_env_that_cannot_be_made_is_named_with_its_cause_and_its_line(mine: s
     told = [("cause", cause), ("from", line_of(mine, text))]
     error = refused(env=env)
     assert error.headline == f"cannot make env '{env}'" and error.exit_code == 2
-    assert error.lines == [*told, ("try", f"srl check env {env} --trace")]
+    assert error.facts == [*told, ("try", f"srl check env {env} --trace")]
     assert "Traceback" in error.__notes__[0] and f'File "{mine}"' in error.__notes__[0]
     with pytest.raises(UserError) as caught:
         check_env(env)
-    assert caught.value.headline == error.headline and caught.value.lines[:2] == told
+    assert caught.value.headline == error.headline and caught.value.facts[:2] == told
 
 
 def test_a_policy_that_cannot_be_built_is_named_with_its_line(mine: str) -> None:
     error = refused(policy=f"{mine}:Silent")
     assert error.headline == f"cannot build policy 'main' ({mine}:Silent, ppo)"
-    assert error.lines[:2] == [("cause", "LookupError: no weights"), ("from", line_of(mine, "no weights"))]
+    assert error.facts[:2] == [("cause", "LookupError: no weights"), ("from", line_of(mine, "no weights"))]
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_a_policy_that_cannot_be_built_is_named_with_its_line(mine: str) -> None
 def test_a_look_that_dies_without_a_word_says_how(mine: str, name: str, how: str, likely: str) -> None:
     error = refused(env=f"{mine}:{name}")
     assert error.headline == f"the process that builds env and policies {how}"
-    assert likely in dict(error.lines)["likely"] and f"{mine}:{name}" in dict(error.lines)["built"]
+    assert likely in dict(error.facts)["likely"] and f"{mine}:{name}" in dict(error.facts)["built"]

@@ -12,12 +12,12 @@ from torch import nn
 from srl.algorithms.ppo import PPO
 from srl.api.algorithm import Algorithm, Batch, Clock, Metrics
 from srl.api.policy import Ask
-from srl.core.errors import DoesNotFit
 from srl.core.schedule import Schedule
 from srl.core.seeds import Rng, row_keys
 from srl.learners.flat import FlatAdam
 from srl.nets.numpy_mlp import MLPPolicy
 from tests.algorithms.slabs import make, record
+from tests.errors import raises
 
 CONFIG = {"minibatch": 20, "normalize_value": True, "lr": {"from": 1e-3, "to": 0.0}}
 POLICY = {"normalize_obs": True}
@@ -75,7 +75,7 @@ def test_layers_that_do_not_fit_are_named_and_nothing_is_taken(other: dict[str, 
     groups, state = make().state()
     learner = make(policy_config=other, seed=4)
     before = {name: array.copy() for name, array in learner.params().items()}
-    with pytest.raises(DoesNotFit, match=message):
+    with raises("E09", match=message):
         learner.restore(groups, state)
     for name, array in learner.params().items():
         np.testing.assert_array_equal(array, before[name])
@@ -83,9 +83,9 @@ def test_layers_that_do_not_fit_are_named_and_nothing_is_taken(other: dict[str, 
 
 def test_sizes_are_told_in_the_error() -> None:
     groups, state = make().state()
-    with pytest.raises(DoesNotFit) as caught:
+    with raises("E09") as caught:
         make(policy_config={"hidden": [64, 32]}).restore(groups, state)
-    assert ("found", "[64, 64]") in caught.value.lines and ("expected", "[32, 64]") in caught.value.lines
+    assert ("found", "[64, 64]") in caught.value.facts and ("expected", "[32, 64]") in caught.value.facts
 
 
 def test_published_arrays_are_live_views_that_the_twin_acts_by() -> None:
@@ -112,7 +112,7 @@ def test_a_policy_that_loads_parameters_acts_like_their_owner() -> None:
     assert other.policy.version == 3
     params["value.bias"][...] = 7.0  # its memory may be overwritten
     assert (other.params()["value.bias"] == learner.params()["value.bias"]).all()
-    with pytest.raises(DoesNotFit, match=r"value\.bias is missing"):
+    with raises("E09", match=r"value\.bias is missing"):
         other.policy.load({name: array for name, array in params.items() if name != "value.bias"}, 4)
 
 

@@ -13,7 +13,6 @@ from srl.algorithms.value_scale import ValueScale
 from srl.api.batch import Batch
 from srl.api.env import Discrete
 from srl.api.policy import Ask, PolicySpec
-from srl.core.errors import WiringError
 from srl.core.load import load
 from srl.core.seeds import Rng, row_keys
 from srl.core.spec import Leaf, lead, zeros
@@ -23,6 +22,7 @@ from srl.envs.hide_and_seek.env import env_spec
 from srl.nets.entity import EntityPolicy
 from srl.nets.rays import RayEncoder
 from tests.algorithms.slabs import make, record
+from tests.errors import raises
 
 
 def spec_of(name: str, agents: int = 2) -> PolicySpec:
@@ -272,7 +272,7 @@ def test_rows_without_a_choice_train_the_value_only() -> None:
 
 def test_a_critic_can_read_the_state() -> None:
     spec = spec_of("mini")
-    with pytest.raises(WiringError, match="state"):
+    with raises("E10", match="state"):
         new(spec, critic_state=True)
     policy = new(PolicySpec(obs=spec.obs, action=spec.action, state=Leaf((7,), "float32")), critic_state=True)
     batch = batch_of(policy)
@@ -282,7 +282,7 @@ def test_a_critic_can_read_the_state() -> None:
 
 
 def test_observations_without_entities_are_refused_with_a_reason() -> None:
-    with pytest.raises(WiringError, match="flat dict"):
+    with raises("E10", match="flat dict"):
         new(PolicySpec(obs=Leaf((4,), "float32"), action=Discrete(2)))
-    with pytest.raises(WiringError, match="'self'"):
+    with raises("E10", match="'self'"):
         new(PolicySpec(obs={"me": Leaf((4,), "float32")}, action=Discrete(2)))

@@ -12,13 +12,13 @@ from srl.algorithms.ppo import PPO
 from srl.api.batch import Batch
 from srl.api.env import ActionSpec, Box, Discrete, MultiDiscrete
 from srl.api.policy import Ask, PolicySpec
-from srl.core.errors import WiringError
 from srl.core.load import load
 from srl.core.seeds import Rng, row_keys
 from srl.core.spec import Leaf, lead, zeros
 from srl.core.tree import map_tree
 from srl.nets.recurrent import Recurrent
 from tests.algorithms.slabs import make, record
+from tests.errors import raises
 
 SPEC = PolicySpec(obs={"a": Leaf((3,), "float32"), "b": Leaf((2, 2), "float32")}, action=Discrete(3))
 
@@ -108,7 +108,7 @@ def test_a_critic_reads_the_state_and_an_actor_does_not() -> None:
 
 
 def test_a_critic_that_wants_a_state_says_that_there_is_none() -> None:
-    with pytest.raises(WiringError, match="gives a state"):
+    with raises("E10", match="gives a state"):
         new({"critic_state": True})
 
 

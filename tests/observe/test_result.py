@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from srl.core.errors import UnknownKey
+from srl.core.errors import UserError
 from srl.observe.result import EXIT_CODES, Failure, RunResult
 
 KILLED = Failure(
@@ -164,7 +164,7 @@ def test_a_stall_says_who_waits_for_what() -> None:
 
 
 def test_a_user_error_is_shown_as_it_is() -> None:
-    error = UnknownKey("'trainer' has no setting 'batch_sise'", ("from", "my.yaml:14:3"))
+    error = UserError("'trainer' has no setting 'batch_sise'", ("from", "my.yaml:14:3"), code="E02")
     result = RunResult(kind="user error", error=error)
     assert result.format() == error.format()
     assert result.exit_code == error.exit_code == 2

@@ -11,7 +11,7 @@ import pytest
 
 import srl
 from srl.control.controller import Controller
-from srl.core.errors import WiringError, WrongType
+from tests.errors import raises
 from srl.graph.derive import derive
 from srl.graph.prepare import prepare
 from srl.observe.metrics import read_metrics
@@ -82,7 +82,7 @@ def test_uniform_opponents_are_drawn_from_all_that_was_kept() -> None:
 
 
 def test_one_policy_for_all_teams_cannot_play_its_past() -> None:
-    with pytest.raises(WiringError, match="a policy for each team"):
+    with raises("E10", match="a policy for each team"):
         srl.build(env="CartPole-v1", algorithm="ppo", opponents={"groups": 1}, layout="inline")
 
 
@@ -168,7 +168,7 @@ def test_each_policy_has_its_own_figures_and_games_against_the_past_are_told_apa
 
 
 def test_a_wrong_way_to_choose_is_an_error_of_the_file() -> None:
-    with pytest.raises(WrongType, match="win_rate"):
+    with raises("E03", match="win_rate"):
         srl.build(**GAME, opponents={"choose": "winrate"})
 
 

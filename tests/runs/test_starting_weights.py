@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 import srl
-from srl.core.errors import DoesNotFit, UserError, WiringError
+from srl.core.errors import UserError
+from tests.errors import raises
 from srl.graph.policies import zero_ask
 from srl.graph.prepare import prepare
 from srl.graph.weights import ready_policy
@@ -86,12 +87,12 @@ def test_the_run_is_found_from_another_folder(run: Path, tmp_path: Path, monkeyp
 
 
 def test_weights_that_do_not_fit_name_the_layer(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        DoesNotFit,
+    with raises(
+        "E09",
         match=r"error\[E09\]: the weights to load do not fit policy 'main': layer 'actor.layers.0.bias' is \(8,\) there",
     ):
         srl.launch(**{**SMALL, "policy": {"hidden": [16]}}, load=str(run), runs=tmp_path, quiet=True)
-    with pytest.raises(DoesNotFit, match="E09"):
+    with raises("E09", match="E09"):
         srl.build(**{**SMALL, "policy": {"hidden": [16]}}, load=str(run))
 
 
@@ -153,7 +154,7 @@ def test_fresh_layers_begin_anew_and_the_others_are_taken(run: Path) -> None:
 
 def test_layers_that_do_not_fit_can_begin_anew(run: Path) -> None:
     wider = {**SMALL, "env": {"use": "fake", "obs": [5], "length": [5, 9], "action": 2}}
-    with pytest.raises(DoesNotFit, match=r"or: fresh: \[actor.layers.0.weight\]"):
+    with raises("E09", match=r"or: fresh: \[actor.layers.0.weight\]"):
         prepare(settings={**wider, "load": str(run)})
     with srl.build(**wider, load=str(run), fresh=["*.layers.0.*", "normalizer.*"]) as session:
         session.step()
@@ -169,11 +170,11 @@ def test_layers_that_do_not_fit_can_begin_anew(run: Path) -> None:
 )
 def test_fresh_layers_that_mean_nothing_are_refused(run: Path, more: dict[str, Any], says: str) -> None:
     given = {key: str(run) if value == "RUN" else value for key, value in more.items()}
-    with pytest.raises(WiringError, match=says):
+    with raises("E10", match=says):
         prepare(settings={**SMALL, **given})
 
 
 def test_a_policy_that_is_not_trained_takes_all_of_its_layers(game: Path) -> None:
     frozen = {"policy": {"hidden": [8]}, "load": str(game), "fresh": ["actor.*"]}
-    with pytest.raises(WiringError, match="policy 'blue' has fresh layers, but nothing trains it"):
+    with raises("E10", match="policy 'blue' has fresh layers, but nothing trains it"):
         srl.build(**{**GAME, "policies": {**GAME["policies"], "blue": frozen}})

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srl.core.errors import BrokenCheckpoint
 from srl.core.tree import leaves
 from srl.store import checkpoint
 from srl.store.plain import generator_state, restore_generator
+from tests.errors import raises
 
 
 def arrays(step: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -156,7 +156,7 @@ def come_from_the_future(path: Path) -> str:
 @pytest.mark.parametrize("damage", [flip_a_byte, cut_a_file, lose_a_file, tear_the_manifest, point_outside, come_from_the_future])
 def test_damage_is_named_and_refused(tmp_path: Path, damage: Callable[[Path], str]) -> None:
     path = write(tmp_path, 5)
-    with pytest.raises(BrokenCheckpoint, match=damage(path)):
+    with raises("E15", match=damage(path)):
         checkpoint.read(path)
 
 
@@ -164,7 +164,7 @@ def test_a_half_written_checkpoint_is_named_and_refused(tmp_path: Path) -> None:
     write(tmp_path, 5)
     aside = tmp_path / ".tmp-step_000000006-1234"
     aside.mkdir()
-    with pytest.raises(BrokenCheckpoint) as caught:
+    with raises("E15") as caught:
         checkpoint.read(aside)
     assert caught.value.format() == (
         "error[E15]: checkpoint '.tmp-step_000000006-1234' cannot be used\n"

@@ -27,7 +27,7 @@ here = Path(sys.argv[1])
 try:
     {deed}
 except CannotWrite as error:
-    print(json.dumps([error.headline, error.lines, error.exit_code]))
+    print(json.dumps([error.headline, error.facts, error.exit_code]))
 """
 
 

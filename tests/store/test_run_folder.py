@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from srl.core.errors import RunIsLive, UserError
+from srl.core.errors import UserError
 from srl.store.lines import LineFile, read_lines
 from srl.store.run_folder import RunFolder
+from tests.errors import raises
 
 
 def test_a_new_folder_is_private_and_named_by_time_seed_and_id(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_a_place_where_no_folder_can_be_made_is_a_user_error(root: str, tmp_path
     with pytest.raises(UserError) as caught:
         RunFolder.create(tmp_path / root, "cartpole", 1)
     assert caught.value.headline == f"the folder of the run cannot be made in {tmp_path / root}"
-    assert ("try", "--runs DIR") in caught.value.lines
+    assert ("try", "--runs DIR") in caught.value.facts
 
 
 HOLDER = """
@@ -92,7 +93,7 @@ def test_a_folder_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path:
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(run.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
     assert run.is_live and run.state == "running"
-    with pytest.raises(RunIsLive) as caught:
+    with raises("E16") as caught:
         run.hold()
     assert caught.value.format() == (
         f"error[E16]: the run {run.path} goes on: two processes cannot write to one folder\n"

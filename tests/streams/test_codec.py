@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hn
 
-from srl.core.errors import HostileFrame, SpecMismatch
+from srl.core.errors import HostileFrame
 from srl.core.spec import Leaf, spec_of, zeros
 from srl.core.tree import leaves
 from srl.streams.codec import ALIGN, Arena, Layout, Packer, aligned
+from tests.errors import raises
 
 SPEC = {"a": Leaf((3, 5), "uint8"), "b": {"c": Leaf((2,), "float64"), "none": Leaf((0, 4), "int32")}, "d": Leaf((), "bool")}
 
@@ -88,7 +89,7 @@ def test_records_of_an_arena_do_not_overlap_with_each_other_or_the_words() -> No
 
 
 def test_objects_do_not_cross_a_stream() -> None:
-    with pytest.raises(SpecMismatch, match="Python objects"):
+    with raises("W01", match="Python objects"):
         Layout({"a": Leaf((1,), "object")})
 
 
@@ -96,5 +97,5 @@ def test_rows_are_checked_for_everything_but_their_number() -> None:
     layout = Layout({"a": Leaf((1, 3), "float32")})
     layout.checked_rows({"a": np.zeros((7, 3), np.float32)}, 7)
     for wrong in (np.zeros((6, 3), np.float32), np.zeros((7, 4), np.float32), np.zeros((7, 3))):
-        with pytest.raises(SpecMismatch, match="leaf a"):
+        with raises("W01", match="leaf a"):
             layout.checked_rows({"a": wrong}, 7)

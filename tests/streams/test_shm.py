@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srl.core.errors import TooFewResources, WireError
+from srl.core.errors import WireError
 from srl.core.spec import Leaf
 from srl.streams.segment import Segment, sweep
 from tests.contracts.rig import Rig, params
+from tests.errors import raises
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 def test_more_memory_than_there_is_is_an_error_at_once(rig: Rig) -> None:
-    with pytest.raises(TooFewResources, match="do not fit"):
+    with raises("E08", match="do not fit"):
         rig.producer(record={"frames": Leaf((1 << 20, 1 << 20), "uint8")}, slots=4)
 
 
@@ -35,11 +36,11 @@ def test_memory_that_cannot_be_reserved_is_an_error_at_once() -> None:
     """The kernel says no: here by a file size limit, in life by a full /dev/shm or control group."""
     script = (
         "import resource\n"
-        "from srl.core.errors import TooFewResources\n"
+        "from srl.core.errors import UserError\n"
         "from srl.streams.segment import Segment\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
         "try:\n    Segment.create(1 << 22, 1)\n"
-        "except TooFewResources as error:\n    print(error)\n"
+        "except UserError as error:\n    print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from srl.cluster.reliable import ReliableChannel
 from srl.control.lifecycle import BoundEnd, peers_of, plan_processes
-from srl.core.errors import HostileFrame, WiringError
+from srl.core.errors import HostileFrame
 from srl.graph.spec import Node
 from srl.streams.base import Counts
 from srl.workers.base import Reading
@@ -18,6 +18,7 @@ from srl.workers.channel import Channel
 from srl.workers.messages import LIMIT, pack, unpack
 from srl.workers.reports import WorkerReport, report_from_data, report_to_data
 from tests.control.rig import graph
+from tests.errors import raises
 
 GO = {"type": "go", "process": "actor/0"}
 
@@ -130,7 +131,7 @@ def test_a_worker_inside_another_shares_its_process_in_graph_order() -> None:
 
 def test_nodes_inside_each_other_are_refused() -> None:
     nodes = (node("a", 1, "b"), node("b", 1, "a"))
-    with pytest.raises(WiringError, match="a in b in a"):
+    with raises("E10", match="a in b in a"):
         plan_processes(replace_nodes(graph(), nodes))
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from srl.api.env import action_leaves
 from srl.api.slab import SlabShape, slab_spec
-from srl.core.errors import BadObservation
 from srl.core.seeds import Rng
 from srl.core.spec import Leaf, lead, zeros
 from srl.envs.fake import FakeEnv, fields_of
@@ -19,6 +18,7 @@ from srl.graph.policies import inspect_env, policy_spec, teams_of
 from srl.graph.spec import Component, Graph, PolicyEntry
 from srl.workers.base import Reading
 from srl.workers.group import Group
+from tests.errors import raises
 
 STEPS, ENVS, SLABS = 7, 3, 30
 
@@ -212,5 +212,5 @@ def test_a_slab_with_a_reward_that_is_no_number_is_not_handed_on(reward: float) 
     group, _ = record(graph, derived, slabs=1)
     recorder = group.recorders["main"]
     recorder.tree["reward"][2, 1, 0] = reward
-    with pytest.raises(BadObservation, match=f"env 11 wrote the reward {reward} for agent 0 of policy 'main'"):
+    with raises("E05", match=f"env 11 wrote the reward {reward} for agent 0 of policy 'main'"):
         recorder.finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from srl.core.errors import UnknownKey, UnknownName, WrongType
+from srl.core.errors import NotImportable, UserError
 from srl.core.load import dump, load, nearest, option
 from srl.core.option import written
 
@@ -164,9 +164,10 @@ class Config:
         _check_places(self)
         _check_task(self)
         if self.timing.prep_steps >= self.timing.horizon:
-            raise WrongType(
+            raise UserError(
                 f"'env.preparation' of {self.timing.preparation:g} is all of the {self.timing.horizon} steps of 'env.horizon'",
                 ("expected", "a step after the preparation: nobody is rewarded before"),
+                code="E03",
             )
 
     @property
@@ -197,7 +198,7 @@ class Config:
         for name, value in values.items():
             if name not in owners:
                 near = nearest(name, list(owners))
-                raise UnknownKey(f"'env' has no setting {name!r}", ("try", near or ", ".join(sorted(owners))))
+                raise UserError(f"'env' has no setting {name!r}", ("try", near or ", ".join(sorted(owners))), code="E02")
             changes.setdefault(owners[name], {})[name] = value
         return replace(self, **{part: _changed(getattr(self, part), some) for part, some in changes.items()})
 
@@ -205,7 +206,7 @@ class Config:
 def preset(name: str) -> Config:
     """The config of that name."""
     if name not in PRESETS:
-        raise UnknownName(f"hide_and_seek has no preset {name!r}", ("try", nearest(name, list(PRESETS)) or ", ".join(PRESETS)))
+        raise NotImportable(f"hide_and_seek has no preset {name!r}", ("try", nearest(name, list(PRESETS)) or ", ".join(PRESETS)))
     return PRESETS[name]
 
 
@@ -219,7 +220,7 @@ def _check_ranges(config: Config) -> None:
     for part in (getattr(config, entry.name) for entry in fields(config)):
         for name, value in ((entry.name, getattr(part, entry.name)) for entry in fields(part)):
             if isinstance(value, tuple) and value[0] > value[1]:
-                raise WrongType(f"'env.{name}' is {written(dump(value))}", ("expected", "the lower end first"))
+                raise UserError(f"'env.{name}' is {written(dump(value))}", ("expected", "the lower end first"), code="E03")
 
 
 def _check_places(config: Config) -> None:
@@ -233,9 +234,10 @@ def _check_places(config: Config) -> None:
         ("ramp_placement", objects.ramp_placement, (*quadrants, "var_tri")),
     ):
         if value != "uniform" and scenario not in scenarios:
-            raise WrongType(
+            raise UserError(
                 f"'env.scenario' is {scenario}, which has no room for env.{name}={value}",
                 ("expected", f"env.scenario={' or '.join(scenarios)}, or env.{name}=uniform"),
+                code="E03",
             )
 
 
@@ -253,7 +255,9 @@ def _check_task(config: Config) -> None:
     ):
         if not fits:
             tries = [("try", f"env.preset={task}, which sets all that this task needs")] if alone else []
-            raise WrongType(f"'env.{name}' is {written(dump(found))}", ("expected", f"{expected} in the task {task}"), *tries)
+            raise UserError(
+                f"'env.{name}' is {written(dump(found))}", ("expected", f"{expected} in the task {task}"), *tries, code="E03"
+            )
 
 
 _QUADRANT = Config()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 
 from srl.api.env import BatchEnv, Block, EnvSpec, MultiDiscrete, TeamSpec
-from srl.core.errors import WrongType
+from srl.core.errors import UserError
 from srl.core.seeds import Seeds, generator
 from srl.core.tree import Array, Tree
 from srl.envs.drawing import require_gl
@@ -48,7 +48,7 @@ class HideAndSeekVec(BatchEnv):
         super().__init__(count, seeds)
         self.config = config = _config(preset, physics, overrides)
         if picture not in ("top", "gl"):
-            raise WrongType(f"'env.picture' is {picture!r}", ("expected", "top or gl"))
+            raise UserError(f"'env.picture' is {picture!r}", ("expected", "top or gl"), code="E03")
         if picture == "gl":
             require_gl(("or", "env.picture=top, which needs no GL"))
         self._picture = picture
@@ -256,7 +256,7 @@ def _config(name: str, physics: str | None, overrides: dict[str, Any]) -> Config
     config = preset(name)
     if physics is not None:
         if physics not in PHYSICS:
-            raise WrongType(f"'env.physics' is {physics!r}", ("expected", " or ".join(PHYSICS)))
+            raise UserError(f"'env.physics' is {physics!r}", ("expected", " or ".join(PHYSICS)), code="E03")
         config = config.override(**PHYSICS[physics])
     config = config.override(**overrides)
     check(config)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srl.core.errors import WrongType
+from srl.core.errors import UserError
 from srl.core.seeds import generator
 from srl.core.tree import Array
 from srl.envs.hide_and_seek.config import Config
@@ -66,7 +66,7 @@ def layout(config: Config, rng: np.random.Generator, counts: tuple[int, int] | N
             return _attempt(config, draws, hiders, seekers)
         except NoRoom:
             continue
-    raise WrongType(
+    raise UserError(
         "hide_and_seek: no world with these numbers was found in 1000 attempts",
         (
             "found",
@@ -74,6 +74,7 @@ def layout(config: Config, rng: np.random.Generator, counts: tuple[int, int] | N
             f"of {config.arena.side:g} m with up to {config.arena.rooms[1]} rooms",
         ),
         ("try", "smaller upper ends of env.boxes, env.ramps or env.rooms, or a larger env.scale"),
+        code="E03",
     )
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from srl.core.errors import UnknownKey, UnknownName, WrongType
 from srl.envs.hide_and_seek.config import PRESETS, Config, preset
 from srl.envs.hide_and_seek.draws import Draws
 from srl.envs.hide_and_seek.layout import AGENT, CUBE, Layout, box_sizes, layout
 from srl.envs.hide_and_seek.walls import Wall, plan, with_door
+from tests.errors import raises
 
 
 def draws(seed: int) -> Draws:
@@ -199,14 +199,14 @@ def test_a_larger_arena_keeps_cells_and_things_and_scales_the_floor() -> None:
 
 
 def test_a_wrong_setting_is_named_with_the_nearest_one() -> None:
-    with pytest.raises(UnknownKey, match="horizon"):
+    with raises("E02", match="horizon"):
         preset("mini").override(horizn=3)
-    with pytest.raises(UnknownName, match="quadrant"):
+    with raises("E07", match="quadrant"):
         preset("quadrnt")
-    with pytest.raises(WrongType, match="boxes"):
+    with raises("E03", match="boxes"):
         preset("mini").override(boxes=(3, 2))
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(WrongType, match="no world"):
+    with raises("E03", match="no world"):
         world(preset("mini").override(boxes=(60, 60)), 0)
