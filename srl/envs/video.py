@@ -18,6 +18,9 @@ Frame = NDArray[np.uint8]
 STRIP = 8
 """Pictures in a strip, evenly spaced over the episode."""
 
+PAUSE = 1.0
+"""Seconds for which a film holds its last picture."""
+
 
 def write_video(path: Path, frames: Iterable[Any], fps: float = 30.0) -> Path:
     """Write `frames` as the kind that the suffix names: .mp4, .gif or .png.
@@ -79,8 +82,12 @@ def _write_mp4(path: Path, frames: Iterator[Frame], fps: float) -> None:
     writer.send(None)
     try:
         writer.send(first)
-        for frame in frames:
-            writer.send(_even(frame))
+        frame = first
+        for picture in frames:
+            frame = _even(picture)
+            writer.send(frame)
+        for _ in range(round(PAUSE * fps)):
+            writer.send(frame)
     finally:
         writer.close()
 
@@ -94,7 +101,8 @@ def _even(frame: Frame) -> Frame:
 def _write_gif(path: Path, frames: Iterator[Frame], fps: float) -> None:
     image = _module("PIL.Image", "pillow")
     pictures = [image.fromarray(frame) for frame in frames]
-    duration = max(20, round(1000 / fps))  # shorter than 20 ms is shown slower by most viewers
+    each = max(20, round(1000 / fps))  # shorter than 20 ms is shown slower by most viewers
+    duration = [each] * (len(pictures) - 1) + [each + round(1000 * PAUSE)]
     pictures[0].save(path, "GIF", save_all=True, append_images=pictures[1:], duration=duration, loop=0)
 
 

@@ -25,14 +25,15 @@ def frames(number: int = 12, height: int = 33, width: int = 47) -> Iterator[np.n
         yield frame
 
 
-def test_an_mp4_has_every_frame(tmp_path: Path) -> None:
+def test_an_mp4_has_every_frame_and_holds_the_last_for_a_second(tmp_path: Path) -> None:
     import imageio_ffmpeg
 
     path = write_video(tmp_path / "videos" / "episode.mp4", frames(), fps=10)
     play = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
     played = subprocess.run(play, check=True, capture_output=True)
     assert b"48x34" in played.stderr and b" 10 fps" in played.stderr
-    pictures = np.frombuffer(played.stdout, np.uint8).reshape(12, 34, 48, 3)
+    pictures = np.frombuffer(played.stdout, np.uint8).reshape(12 + 10, 34, 48, 3)
+    assert abs(pictures[11].astype(int) - pictures[21]).max() < 12
     for index in (0, 11):
         assert pictures[index][16, 3 * index + 3].min() > 180  # the bar is where it was drawn
         assert pictures[index][16, (3 * index + 24) % 47, 1] < 90
@@ -43,6 +44,8 @@ def test_a_gif_has_every_frame(tmp_path: Path) -> None:
     with Image.open(write_video(tmp_path / "episode.gif", frames(), fps=10)) as image:
         assert getattr(image, "n_frames", 1) == 12
         assert image.info["duration"] == 100 and image.size == (47, 33)
+        image.seek(11)
+        assert image.info["duration"] == 1100
 
 
 def test_a_strip_has_eight_pictures(tmp_path: Path) -> None:

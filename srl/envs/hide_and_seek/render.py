@@ -32,16 +32,19 @@ _BOX, _LOW, _HIGH = (242, 196, 80), (250, 205, 160), (214, 110, 44)
 _COLOURS = tuple(tuple(round(part * 225) for part in colour) for colour in (HIDER, SEEKER))
 _CORNERS = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
 _VIEW = 1.6
+"""Length of a cone of sight, in metres; walls cut it off."""
 
 Colour = tuple[int, ...]
 
 
 class TopPainter:
-    """From above: cones of view, what holds what, what is locked by whom, and who sees whom."""
+    """From above: cones of sight, what is held, what is locked by whom, who sees whom, and the score so far."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._scale = _SIZE * _FINE / (config.arena.side + 2 * _MARGIN)
+        self._seen: dict[int, list[bool]] = {}
+        """World -> whether a hider was seen, for each step of the main phase so far."""
 
     def paint(self, world: int, scene: Scene, poses: Poses) -> Array:
         image = Image.new("RGB", (_SIZE * _FINE, _SIZE * _FINE), _PAPER)
@@ -50,13 +53,14 @@ class TopPainter:
         draw.rectangle([self._dot((0, side)), self._dot((side, 0))], fill=_FLOOR)
         self._draw_marks(draw, world, scene)
         for agent in np.flatnonzero(scene.agent_there[world]):
-            self._draw_view(draw, poses.agents[world, agent], self._colour(int(agent)))
+            self._draw_view(draw, poses.agents[world, agent], scene.walls[world], self._colour(int(agent)))
         self._draw_walls(draw, scene.walls[world])
         self._draw_objects(draw, world, scene, poses)
         self._draw_lines(draw, world, scene, poses)
         for agent in np.flatnonzero(scene.agent_there[world]):
             self._draw_agent(draw, poses.agents[world, agent], self._colour(int(agent)))
         self._draw_title(draw, world, scene)
+        self._draw_legend(draw)
         return np.asarray(image.resize((_SIZE, _SIZE), Image.Resampling.LANCZOS))
 
     def close(self) -> None:
@@ -79,10 +83,12 @@ class TopPainter:
             ends = [self._dot((x - width / 2, y + width / 2)), self._dot((x + width / 2, y - width / 2))]
             draw.ellipse(ends, fill=(90, 90, 90))
 
-    def _draw_view(self, draw: ImageDraw.ImageDraw, pose: Array, colour: Colour) -> None:
+    def _draw_view(self, draw: ImageDraw.ImageDraw, pose: Array, walls: Array, colour: Colour) -> None:
         half = self._config.senses.cone
-        angles = pose[3] + np.linspace(-half, half, 24)
-        rim = [self._dot((pose[0] + _VIEW * np.sin(angle), pose[1] - _VIEW * np.cos(angle))) for angle in angles]
+        angles = pose[3] + np.linspace(-half, half, 96)
+        ways = np.stack([np.sin(angles), -np.cos(angles)], 1)
+        reach = free_length(pose[:2], ways, walls[~np.isnan(walls[:, 0])], _VIEW)
+        rim = [self._dot(point) for point in pose[:2] + ways * reach[:, None]]
         draw.polygon([self._dot(pose), *rim], fill=(*colour, 38))
 
     def _draw_walls(self, draw: ImageDraw.ImageDraw, walls: Array) -> None:
@@ -136,13 +142,40 @@ class TopPainter:
         timing, tick = self._config.timing, int(scene.tick[world])
         hiders = self._config.hiders
         if tick <= timing.prep_steps and timing.prep_steps:
+            self._seen[world] = []
             text = f"preparation {tick}/{timing.prep_steps}"
         elif self._config.seekers:
-            seen = scene.sees_agent[world, hiders:, :hiders].any()
-            text = f"{'seen' if seen else 'hidden'} {tick}/{timing.horizon}"
+            steps = self._seen.setdefault(world, [])
+            if tick <= timing.prep_steps + 1:
+                steps.clear()
+            steps.append(bool(scene.sees_agent[world, hiders:, :hiders].any()))
+            text = f"{'seen' if steps[-1] else 'hidden'} {tick}/{timing.horizon}    seen so far: {np.mean(steps):.0%}"
         else:
             text = f"{self._config.rules.task} {tick}/{timing.horizon}"
-        draw.text((_MARGIN * self._scale, _MARGIN * self._scale * 0.3), text, fill=_INK, font_size=_MARGIN * self._scale * 0.45)
+        unit = _MARGIN * self._scale
+        draw.text((unit, 0.3 * unit), text, fill=_INK, font_size=0.45 * unit)
+
+    def _draw_legend(self, draw: ImageDraw.ImageDraw) -> None:
+        """Who is who, below the arena; a lock has the colour of its team."""
+        config, unit = self._config, _MARGIN * self._scale
+        height = 1 + config.arena.side / _MARGIN + 0.3
+        left, middle = unit, (height + 0.22) * unit
+        marks = [("hider", _COLOURS[0], "dot"), ("seeker", _COLOURS[1], "dot"), ("sees", _COLOURS[1], "line")]
+        marks = [mark for mark in marks if config.seekers or mark[0] == "hider"]
+        marks += [("holds", _INK, "line"), ("locked", _COLOURS[0], "cross")]
+        for text, colour, mark in marks:
+            size = 0.15 * unit
+            ends = [left - size, middle - size, left + size, middle + size]
+            if mark == "dot":
+                draw.ellipse(ends, fill=colour, outline=_INK, width=2)
+            elif mark == "line":
+                draw.line([left - size, middle, left + size, middle], fill=colour, width=5)
+            else:
+                draw.rectangle(ends, fill=_BOX, outline=colour, width=4)
+                draw.line(ends, fill=colour, width=4)
+                draw.line([ends[0], ends[3], ends[2], ends[1]], fill=colour, width=4)
+            draw.text((left + 1.7 * size, height * unit), text, fill=_INK, font_size=0.36 * unit)
+            left += 2.6 * size + draw.textlength(text, font_size=0.36 * unit) + 0.35 * unit
 
 
 class GLPainter:
@@ -179,6 +212,19 @@ class GLPainter:
             tint = np.array(HIDER if scene.locker[world, thing] < self._worlds.hiders else SEEKER)
             geom = model.object_geoms[thing]
             colours[geom, :3] = 0.5 * self._plain[geom, :3] + 0.5 * tint
+
+
+def free_length(start: Array, ways: Array, walls: Array, longest: float) -> Array:
+    """[n] how far one can go from `start` along each of `ways` [n, 2] before a wall, at most `longest`."""
+    half = walls[:, 2:4] / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        one = (walls[:, :2] - half - start)[None] / ways[:, None]
+        other = (walls[:, :2] + half - start)[None] / ways[:, None]
+    enter = np.nanmax(np.minimum(one, other), axis=2, initial=-np.inf)
+    leave = np.nanmin(np.maximum(one, other), axis=2, initial=np.inf)
+    hit = np.where((enter <= leave) & (enter > 0), enter, longest)
+    free: Array = np.minimum(hit.min(axis=1, initial=longest), longest)
+    return free
 
 
 def _turned(pose: Array, offsets: Array) -> Array:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hide_stage import Stage
 
+from srl.envs.hide_and_seek.render import free_length
+
 HOW_TO_DRAW = ("MUJOCO_GL", "PYOPENGL_PLATFORM", "DISPLAY", "WAYLAND_DISPLAY")
 """Another test in this process may have chosen."""
 
@@ -85,3 +87,9 @@ def in_a_process(code: str, **variables: str) -> subprocess.CompletedProcess[str
     kept = {name: value for name, value in os.environ.items() if name not in HOW_TO_DRAW}
     environment = {**kept, **variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_cones_of_sight_end_at_walls() -> None:
+    wall = np.array([[1.0, 0.0, 0.1, 2.0, 0.5]])  # x, y, width, depth, height
+    ways = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    np.testing.assert_allclose(free_length(np.zeros(2), ways, wall, 1.6), [0.95, 1.6, 1.6])
