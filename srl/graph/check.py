@@ -98,6 +98,8 @@ def notes(graph: Graph, machine: Machine) -> list[str]:
             found.append(f"stream '{stream.name}' goes by {via}: compress: {stream.compress} has no effect there, it is for zmq")
     if graph.stop == type(graph.stop)():
         found.append("no stop condition: it runs until Ctrl-C, and schedules stay at their start")
+    elif not (graph.stop.env_steps or graph.stop.updates or graph.stop.seconds):
+        found.append("stop.return has no progress: schedules stay at their start until there is another stop condition")
     return found
 
 

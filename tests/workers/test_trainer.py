@@ -1,8 +1,13 @@
-"""A trainer between its minibatches."""
+"""Trainers: credits between minibatches, the source of batches, progress."""
 
 from __future__ import annotations
 
+import pytest
+
+import srl
+import srl.workers.trainer as trainer_room
 from srl.graph.prepare import prepare
+from srl.graph.spec import Stop
 from srl.streams.base import SampleProducer
 from srl.streams.open import open_bell, open_end
 from srl.workers.host import Host, Peer, Seat
@@ -33,3 +38,33 @@ def test_a_grant_that_is_asked_for_during_an_update_is_given_before_its_end() ->
         producer.close()
         trainer.close()
         bell.close()
+
+
+STOP = ["~stop.env_steps", "~stop.return", "stop.seconds=10"]
+
+
+def test_schedules_follow_a_run_that_stops_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(trainer_room, "monotonic", lambda: now[0])
+    settings = {"sampling": {"envs": 4, "steps": 8}, "algorithm": {"lr": {"from": 1.0, "to": 0.0}, "epochs": 1}}
+    with srl.build("cartpole", overrides=STOP, **settings) as session:
+        rates = []
+        for now[0] in (100.0, 105.0, 110.0, 120.0):
+            rates.append(session.step()["train/lr"])
+        assert rates == [1.0, 0.5, 0.0, 0.0]
+        assert not session.finished  # the controller watches the clock
+
+
+def test_a_resume_by_seconds_continues_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(trainer_room, "monotonic", lambda: now[0])
+    progress = trainer_room.Progress(Stop(seconds=10.0, env_steps=1000))
+    assert progress.at(0, 0) == 0.0
+    progress.start()
+    now[0] = 4.0
+    assert (progress.at(0, 0), progress.at(900, 0), progress.counted(0, 0)) == (0.4, 0.9, 0.0)
+    second = trainer_room.Progress(Stop(seconds=10.0))
+    second.before = progress.seconds
+    second.start()
+    now[0] = 7.0
+    assert second.at(0, 0) == 0.5  # 4 s of 10 earlier, then 3 of 10 more

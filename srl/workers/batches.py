@@ -1,0 +1,146 @@
+"""Batch sources: where a trainer's batches come from, which of their steps the run's clock counts, and what is too old to use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from srl.core.spec import Leaf, zeros
+from srl.core.tree import Array, Tree, map_tree
+from srl.streams.base import Lease, SampleConsumer, epoch_of, updates_of, version
+from srl.streams.grants import Grants
+
+Rows: TypeAlias = "Mapping[str, Any]"
+"""A batch as a slab: `[T, E, A, ...]` (`obs`, `mask`, `state`, `first` and `extra` have row T too)."""
+
+
+class BatchSource(Protocol):
+    """What a trainer takes its batches from. It never waits; the trainer says how many updates are done."""
+
+    env_steps: int
+    """The run's clock of env steps, as this source counts it."""
+    lag: Array
+    """Updates between the policy that recorded each part of the batch that was taken last, and the one it trains."""
+
+    def ask(self, updates: int) -> int:
+        """Request what the next updates need; how many requests were made."""
+        ...
+
+    def gather(self) -> int:
+        """Take in what has arrived; how much. Called between minibatches too."""
+        ...
+
+    def take(self, updates: int) -> Rows | None:
+        """The batch of this update once it is complete; its memory belongs to the learner until `done`."""
+        ...
+
+    def done(self) -> None:
+        """The batch was trained on: its memory may be used again, and the clock moves."""
+        ...
+
+    def barrier(self, updates: int) -> None:
+        """Inline checkpoint: drop what has arrived for later updates and request it again."""
+        ...
+
+    def restart(self, updates: int, env_steps: int) -> None:
+        """Go on from a checkpoint: what was under way before is void."""
+        ...
+
+
+class OnPolicy:
+    """Every slab trains in one batch. Credits are numbered by batch, so that no row is staler than `staleness` updates.
+
+    Env steps count when they are trained on, once: not per agent, and not again when a buffer repeats a slab.
+    """
+
+    def __init__(self, samples: SampleConsumer, record: Any, *, slabs: int, staleness: int, epoch: int) -> None:
+        self.env_steps = 0
+        self.lag = np.zeros(slabs, np.int64)
+        self._samples = samples
+        self._slabs = slabs
+        self._epoch = epoch
+        """Slabs of an earlier process of this trainer are dropped."""
+        self._grants = Grants(slabs, staleness)
+        self._batches = [zeros(_batch_spec(record, slabs)) for _ in range(staleness + 1)]
+        self._versions = np.zeros((staleness + 1, slabs), np.int64)
+        self._reused = np.zeros((staleness + 1, slabs), bool)
+        self._taken = 0
+
+    def ask(self, updates: int) -> int:
+        issued = self._grants.issue(updates)
+        for number, min_updates in issued:
+            self._samples.grant(number, version(self._epoch, min_updates))
+        return len(issued)
+
+    def gather(self) -> int:
+        done = 0
+        while (lease := self._samples.get()) is not None:
+            self._keep(lease)
+            done += 1
+        return done
+
+    def take(self, updates: int) -> Rows | None:
+        if not self._grants.ready(updates):
+            return None
+        self._taken = updates % len(self._batches)
+        self.lag = updates - self._versions[self._taken]
+        return cast(Rows, self._batches[self._taken])
+
+    def done(self) -> None:
+        valid, fresh = self._batches[self._taken]["valid"], ~self._reused[self._taken]
+        lived = valid[:, :, 0] if valid.shape[2] == 1 else valid.any(axis=2)
+        self.env_steps += int(np.count_nonzero(lived.reshape(len(lived), self._slabs, -1)[:, fresh]))
+
+    def barrier(self, updates: int) -> None:
+        self.ask(updates)
+        while (lease := self._samples.get()) is not None:
+            self._grants.arrived(lease.grant)
+            lease.discard("barrier")
+        for grant in self._grants.forget():
+            self._samples.grant(grant.number, version(self._epoch, grant.min_updates))
+
+    def restart(self, updates: int, env_steps: int) -> None:
+        self.env_steps = env_steps
+        self._grants.restart(updates)
+
+    def _keep(self, lease: Lease) -> None:
+        """Copy a slab into its place in a batch and give its memory back at once."""
+        tree = cast("dict[str, Any]", lease.tree)
+        recorded_by = int(tree["version"][0])
+        if epoch_of(recorded_by) != self._epoch:
+            lease.discard("trainer_restart")
+            return
+        if not self._grants.arrived(lease.grant):
+            lease.discard("void_grant")
+            return
+        batch, column = divmod(self._grants.cell(lease.grant), self._slabs)
+        _copy_slab(self._batches[batch], tree, column)
+        self._versions[batch, column] = updates_of(recorded_by)
+        self._reused[batch, column] = tree["reused"][0]
+        lease.release()
+
+
+def _batch_spec(record: Any, slabs: int) -> Any:
+    """The slab's leaves with room for `slabs` of them on the env axis."""
+    rest = {name: leaf for name, leaf in record.items() if name not in ("version", "reused")}
+    wide = map_tree(lambda leaf: Leaf((leaf.shape[0], leaf.shape[1] * slabs, *leaf.shape[2:]), leaf.dtype), rest)
+    return {**wide, "version": Leaf((slabs,), "int64")}
+
+
+def _copy_slab(batch: dict[str, Any], slab: dict[str, Any], column: int) -> None:
+    for name, tree in slab.items():
+        if name == "version":
+            batch["version"][column] = tree[0]
+        elif name != "reused":
+            _copy_part(batch[name], tree, column)
+
+
+def _copy_part(batch: Tree, slab: Tree, column: int) -> None:
+    if isinstance(batch, dict):
+        for name in batch:
+            _copy_part(batch[name], slab[name], column)
+    else:
+        envs = slab.shape[1]  # type: ignore[union-attr]
+        batch[:, column * envs : (column + 1) * envs] = slab
