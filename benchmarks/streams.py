@@ -14,7 +14,9 @@ import numpy as np
 
 from srl.core.spec import Leaf
 from srl.streams.base import End, Side, StreamSpec
-from srl.streams.open import Place, open_bell, open_end
+from srl.streams.open import open_end
+from srl.streams.peers import Network
+from srl.streams.wakeup import Wakeup
 
 QUESTION = {"obs": Leaf((17,), "float32"), "first": Leaf((), "bool")}
 ANSWER = {"action": Leaf((), "int64"), "logp": Leaf((), "float32"), "value": Leaf((), "float32")}
@@ -25,10 +27,10 @@ SLABS = {
 }
 PARAMS = {"6 k": 6_000, "1 M": 1_000_000}
 VIAS = {
-    "inproc": ("inproc", Place()),
-    "shm": ("shm", Place()),
-    "ipc": ("ipc", Place()),
-    "zmq tcp": ("zmq", Place()),
+    "inproc": ("inproc", Network()),
+    "shm": ("shm", Network()),
+    "ipc": ("ipc", Network()),
+    "zmq tcp": ("zmq", Network()),
 }
 
 
@@ -65,22 +67,24 @@ class Pair:
     """A near end here and a far end: in this process for inproc, in another one otherwise."""
 
     def __init__(self, via: str, kind: str, near: Side, far: Side, record: Any, answer: Any = None, **sizes: int) -> None:
-        transport, place = VIAS[via]
+        transport, network = VIAS[via]
         self.spec = StreamSpec(name="bench", kind=kind, via=transport, record=record, answer=answer or {})  # type: ignore[arg-type]
-        self.bell = open_bell()
+        self.wakeup = Wakeup()
         self.far: End | None = None
         self.process: Any = None
-        self.near: Any = open_end(self.spec, near, name="bench:near/0", bell=self.bell, place=place, **sizes)
+        self.near: Any = open_end(self.spec, near, name="bench:near/0", wakeup=self.wakeup, network=network, **sizes)
         if via == "inproc":
-            self.far = open_end(self.spec, far, name="bench:far/0", bell=self.bell)
+            self.far = open_end(self.spec, far, name="bench:far/0", wakeup=self.wakeup)
             self.step = STEPS[far](self.far)
             join(self.near, self.far)
         else:
-            self._start(far, place)
+            self._start(far, network)
 
-    def _start(self, far: Side, place: Place) -> None:
+    def _start(self, far: Side, network: Network) -> None:
         here, there = multiprocessing.get_context("fork").Pipe()
-        self.process = multiprocessing.get_context("fork").Process(target=serve, args=(there, self.spec, far, place), daemon=True)
+        self.process = multiprocessing.get_context("fork").Process(
+            target=serve, args=(there, self.spec, far, network), daemon=True
+        )
         self.process.start()
         address = here.recv()
         here.send(dict(self.near.address()))
@@ -89,11 +93,11 @@ class Pair:
     def turn(self) -> None:
         """Let the far end act, or wait for it."""
         if self.far is not None:
-            self.bell.deliver()
+            self.wakeup.deliver()
             next(self.step)
-        elif not self.bell.deliver():
-            self.bell.wait(1.0)
-            self.bell.deliver()
+        elif not self.wakeup.deliver():
+            self.wakeup.wait(1.0)
+            self.wakeup.deliver()
 
     def close(self) -> None:
         if self.process is not None:
@@ -102,7 +106,7 @@ class Pair:
         self.near.close()
         if self.far is not None:
             self.far.close()
-        self.bell.close()
+        self.wakeup.close()
 
 
 def join(near: End, far: End) -> None:
@@ -110,15 +114,15 @@ def join(near: End, far: End) -> None:
     far.attach(near.name, near.address(), 0)
 
 
-def serve(pipe: Any, spec: StreamSpec, side: Side, place: Place) -> None:
-    bell = open_bell()
-    end = open_end(spec, side, name="bench:far/0", bell=bell, place=place)
+def serve(pipe: Any, spec: StreamSpec, side: Side, network: Network) -> None:
+    wakeup = Wakeup()
+    end = open_end(spec, side, name="bench:far/0", wakeup=wakeup, network=network)
     pipe.send(dict(end.address()))
     end.attach("bench:near/0", pipe.recv(), 0)
     step = STEPS[side](end)
     while True:
-        if not bell.deliver() + next(step):
-            bell.wait(1.0)
+        if not wakeup.deliver() + next(step):
+            wakeup.wait(1.0)
 
 
 def answer_all(server: Any) -> Iterator[int]:
@@ -139,13 +143,13 @@ def answer_all(server: Any) -> Iterator[int]:
 
 def take_all(consumer: Any) -> Iterator[int]:
     for number in range(4):
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
     while True:
-        lease = consumer.get()
-        if lease is not None:
-            consumer.grant(lease.grant + 4, 0)
-            lease.release()
-        yield 1 if lease is not None else 0
+        loan = consumer.get()
+        if loan is not None:
+            consumer.credit(loan.credit + 4, 0)
+            loan.release()
+        yield 1 if loan is not None else 0
 
 
 def publish_all(publisher: Any) -> Iterator[int]:
@@ -187,18 +191,18 @@ def client_cost(via: str, rows: int, seconds: float) -> float:
         pair.near.post(0, question, 0)
         spent = clock() - start
         if pair.far is None:
-            pair.bell.wait(1.0)
+            pair.wakeup.wait(1.0)
         else:
             next(pair.step)
         while True:
             start = clock()
-            pair.bell.deliver()
+            pair.wakeup.deliver()
             ready = pair.near.ready(0)
             spent += clock() - start
             if ready is not None:
                 break
             if pair.far is None:
-                pair.bell.wait(1.0)
+                pair.wakeup.wait(1.0)
         times.append(spent)
     pair.close()
     return float(np.median(times)) * 1e6
@@ -210,42 +214,42 @@ def infer(via: str, rows: int) -> tuple[Pair, Any]:
 
 
 def hand_over(via: str, record: Any, seconds: float) -> float:
-    """Both ends in this process, each with its bell: what the two of them pay together, without waiting."""
-    transport, place = VIAS[via]
+    """Both ends in this process, each with its wakeup: what the two of them pay together, without waiting."""
+    transport, network = VIAS[via]
     spec = StreamSpec(name="bench", kind="sample", via=transport, record=record)  # type: ignore[arg-type]
-    bells = [open_bell(), open_bell()]
-    producer: Any = open_end(spec, "producer", name="bench:near/0", bell=bells[0], place=place, slots=2)
-    consumer: Any = open_end(spec, "consumer", name="bench:far/0", bell=bells[1], place=place)
+    wakeups = [Wakeup(), Wakeup()]
+    producer: Any = open_end(spec, "producer", name="bench:near/0", wakeup=wakeups[0], network=network, slots=2)
+    consumer: Any = open_end(spec, "consumer", name="bench:far/0", wakeup=wakeups[1], network=network)
     join(producer, consumer)
     times, clock = [], time.perf_counter
     end, number = clock() + seconds, 0
     while clock() < end:
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
         number += 1
         while (slab := producer.alloc()) is None:
-            for bell in bells:
-                bell.deliver()
-        freed, lease = producer.counts.released, None
+            for wakeup in wakeups:
+                wakeup.deliver()
+        freed, loan = producer.counts.released, None
         start = clock()
         producer.put(slab)
         spent = clock() - start
-        while lease is None:
+        while loan is None:
             start = clock()
-            bells[1].deliver()
-            if (lease := consumer.get()) is not None:
-                lease.release()
+            wakeups[1].deliver()
+            if (loan := consumer.get()) is not None:
+                loan.release()
                 spent += clock() - start
         while producer.counts.released == freed:
             start = clock()
-            bells[0].deliver()
+            wakeups[0].deliver()
         times.append(spent + clock() - start)
-    for one in (producer, consumer, *bells):
+    for one in (producer, consumer, *wakeups):
         one.close()
     return float(np.median(times)) * 1e6
 
 
 def released(via: str, record: Any, seconds: float) -> float:
-    """The far end in another process, asleep until the bell rings."""
+    """The far end in another process, asleep until the wakeup rings."""
     pair = Pair(via, "sample", "producer", "consumer", record, slots=2)
     times = []
     end = time.perf_counter() + seconds

@@ -17,7 +17,7 @@ class ClipRewards(Worker):
 
     def __init__(self, args, ends, context):
         super().__init__(args, ends, context)
-        self.open = {}  # grant -> the slab that waits to be filled
+        self.open = {}  # credit -> the slab that waits to be filled
 
     @classmethod
     def record(cls, args, port, node, graph, policies, records):
@@ -26,13 +26,13 @@ class ClipRewards(Worker):
     def poll(self):
         source, sink, done = self.ends["source"], self.ends["sink"], 0
         while (slab := sink.alloc()) is not None:  # the trainer wants a slab: want one, of the same age
-            self.open[slab.grant] = slab
-            source.grant(slab.grant, slab.min_version)
+            self.open[slab.credit] = slab
+            source.credit(slab.credit, slab.min_version)
             done += 1
-        while (lease := source.get()) is not None:
-            slab = self.open.pop(lease.grant)
-            copy_into(slab.tree, lease.tree)
+        while (loan := source.get()) is not None:
+            slab = self.open.pop(loan.credit)
+            copy_into(slab.tree, loan.tree)
             np.clip(slab.tree["reward"], -self.args.limit, self.args.limit, out=slab.tree["reward"])
-            lease.release()
+            loan.release()
             done += sink.put(slab)
         return done

@@ -302,7 +302,7 @@ def _trainer(graph: Graph, node: Node) -> None:
     if args.publish_every > args.staleness + 1:
         raise UserError(
             f"'trainer.publish_every' must be at most staleness.max + 1 = {args.staleness + 1}, found {args.publish_every}",
-            ("because", "a grant waits for a version that would never be published"),
+            ("because", "a credit waits for a version that would never be published"),
             ("try", f"trainer.publish_every={args.staleness + 1} or staleness.max={args.publish_every - 1}"),
             code="E03",
         )

@@ -30,7 +30,7 @@ class Ledger:
     def add(self, side: Side, counts: Mapping[str, Any]) -> None:
         """Add what one end counted: {put, taken, released, dropped: {reason: number}}; what it does not know is 0 or absent.
 
-        `released` of a producer are slots that came back to it, of a consumer leases that it gave back.
+        `released` of a producer are slots that came back to it, of a consumer loans that it gave back.
         """
         dropped = {str(reason): int(number) for reason, number in counts.get("dropped", {}).items()}
         self.dropped.update(dropped)

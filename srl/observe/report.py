@@ -22,7 +22,7 @@ class WorkerRow:
     rss: int = 0
     """Bytes resident, all together."""
     waits: Mapping[str, float] = field(default_factory=dict)
-    """Part of the time spent waiting, by what for: {"grant": 0.3}."""
+    """Part of the time spent waiting, by what for: {"credit": 0.3}."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """Part of the busy time, by what was done: {"env step": 0.71}."""
     restarts: int = 0

@@ -215,7 +215,7 @@ class Totals:
 
     @property
     def finished(self) -> bool:
-        """Some worker has reached its end: a trainer that has grants no more, so the others could not go on beside it."""
+        """Some worker has reached its end: a trainer that has credits no more, so the others could not go on beside it."""
         return any(seen.report.finished for seen in self._workers.values())
 
     def rss(self, process: str) -> int:
@@ -380,7 +380,7 @@ class Totals:
 
 
 def _brief(waits: str) -> str:
-    """What for, without who: `samples:actor/1 waits for 1 grants of ...` is `grants`."""
+    """What for, without who: `samples:actor/1 waits for 1 credits of ...` is `credits`."""
     if waits.startswith("group "):
         return "answers"
     found = re.match(r"\S+:\S+ waits for (?:the |[\d,]+ )?(kept version|\w+)", waits)

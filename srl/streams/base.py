@@ -1,4 +1,4 @@
-"""The two ends of each kind of stream. Ends never wait: only the process loop does, on one bell.
+"""The two ends of each kind of stream. Ends never wait: only the process loop does, on one wakeup.
 
 kind     way                      ends
 sample   slabs, one way           SampleProducer -> SampleConsumer     nothing lost silently
@@ -22,9 +22,9 @@ Version: TypeAlias = int
 Kind: TypeAlias = Literal["sample", "infer", "param"]
 Side: TypeAlias = Literal["producer", "consumer", "client", "server", "publisher", "subscriber"]
 Route: TypeAlias = Literal["fair", "pair", "broadcast", "null"]
-"""Sample streams: `fair` many to many, a slab goes to the consumer whose grant it carries, demand is spread round robin;
+"""Sample streams: `fair` many to many, a slab goes to the consumer whose credit it carries, demand is spread round robin;
 `pair` producer i to consumer i mod n; `broadcast` every consumer gets each slab; `null` (`nobody` in files) nobody does, and
-grants are free."""
+credits are free."""
 
 _UPDATE_BITS = 40
 
@@ -77,7 +77,7 @@ class Counts:
 
 
 class End(ABC):
-    """One end of a stream. One worker's thread owns it; messages reach it through the bell of its process."""
+    """One end of a stream. One worker's thread owns it; messages reach it through the wakeup of its process."""
 
     name: str
     """Unique in the run: `stream:worker/index`."""
@@ -114,7 +114,7 @@ class Slab:
 
     tree: Tree
     slot: int
-    grant: int
+    credit: int
     min_version: Version
     """Row 0 must be answered by this version or a newer one."""
 
@@ -124,7 +124,7 @@ class SampleProducer(End):
 
     @abstractmethod
     def alloc(self) -> Slab | None:
-        """Memory for the next slab; None = no grant (or no slot) yet: the wish is noted and the bell rings when it changes.
+        """Memory for the next slab; None = no credit (or no slot) yet: the wish is noted and the wakeup rings when it changes.
 
         A call that got None counts as one standing wish until a later call succeeds; call it once per waiting group and sweep.
         The same slot always gives the same views, so callers may cache by `slab.slot`.
@@ -140,7 +140,7 @@ class SampleProducer(End):
 
     @abstractmethod
     def withdraw(self) -> None:
-        """Take back all wishes, and give back the grants that no slab has used (barrier): who asks first then is served first."""
+        """Cancel all requests and return the credits that no slab has used (barrier): whoever asks first then is served first."""
 
     @property
     @abstractmethod
@@ -149,11 +149,11 @@ class SampleProducer(End):
 
 
 @dataclass(slots=True)
-class Lease:
+class Loan:
     """A slab on the consumer's side: a read-only view until it is released."""
 
     tree: Tree
-    grant: int
+    credit: int
     producer: str
     end: SampleConsumer
     slot: int
@@ -174,21 +174,21 @@ class SampleConsumer(End):
     """Where slabs arrive."""
 
     @abstractmethod
-    def grant(self, number: int, min_version: Version) -> None:
-        """Permit one slab: it goes to whoever waited longest, or waits for a producer. Grants of the dead are issued again."""
+    def credit(self, number: int, min_version: Version) -> None:
+        """Permit one slab: it goes to whoever waited longest, or waits for a producer. Credits of the dead are issued again."""
 
     @abstractmethod
-    def get(self) -> Lease | None:
+    def get(self) -> Loan | None:
         """The next slab that has arrived, in order per producer."""
 
     @abstractmethod
-    def release(self, lease: Lease) -> None:
-        """Give the slot of a lease back."""
+    def release(self, loan: Loan) -> None:
+        """Give the slot of a loan back."""
 
     @property
     @abstractmethod
-    def unused_grants(self) -> int:
-        """Grants that no slab has used yet."""
+    def unused_credits(self) -> int:
+        """Credits that no slab has used yet."""
 
 
 Ticket: TypeAlias = int
@@ -274,28 +274,3 @@ class ParamSubscriber(End):
     @abstractmethod
     def kept(self) -> tuple[Version, ...]:
         """The versions that `fetch` can find, oldest first, as far as this end has heard."""
-
-
-class Bell(ABC):
-    """One per process: everything that can wake the process loop."""
-
-    @abstractmethod
-    def deliver(self) -> int:
-        """Hand all messages that have come to their ends; how many there were. Never waits."""
-
-    @abstractmethod
-    def wait(self, timeout: float | None) -> None:
-        """Sleep until something comes (message, socket, watched descriptor) or the time is up."""
-
-    @abstractmethod
-    def watch(self, descriptor: int, ring: Any) -> None:
-        """Call `ring()` from `deliver` or `wait` when this descriptor is readable."""
-
-    @property
-    @abstractmethod
-    def outside(self) -> bool:
-        """True when a peer in another process could ring: then an idle sweep is no deadlock."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give everything back. Idempotent."""

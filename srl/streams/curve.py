@@ -9,7 +9,7 @@ from typing import Any
 import zmq
 from zmq.utils import z85
 
-from srl.streams.bell import ProcessBell
+from srl.streams.wakeup import Wakeup
 
 _ASK = "inproc://zeromq.zap.01"
 
@@ -59,9 +59,9 @@ class Gate:
         self._stopped.close()
 
 
-def gate_of(bell: ProcessBell) -> Gate:
-    """The gate of this process: made once, closed with its bell."""
-    if bell.gate is None:
-        bell.gate = Gate(bell.context)
-    gate: Gate = bell.gate
+def gate_of(wakeup: Wakeup) -> Gate:
+    """The gate of this process: made once, closed with its wakeup."""
+    if wakeup.gate is None:
+        wakeup.gate = Gate(wakeup.context)
+    gate: Gate = wakeup.gate
     return gate

@@ -11,7 +11,7 @@ import numpy as np
 from srl.core.errors import UserError
 from srl.core.tree import Tree
 from srl.streams.codec import ALIGN, Arena, Layout
-from srl.streams.links import Peers, Place, Transport, Wire
+from srl.streams.peers import Network, Peers, Transport, Wire
 
 _OPEN: WeakValueDictionary[int, Peers[Any]] = WeakValueDictionary()
 
@@ -26,7 +26,7 @@ class InprocTransport(Transport):
         self._source = 0
 
     @classmethod
-    def beside(cls, bell: Any, place: Place) -> Self:
+    def beside(cls, wakeup: Any, network: Network) -> Self:
         return cls()
 
     def open(self, end: Peers[Any], arena: Arena) -> Any:
@@ -47,14 +47,14 @@ class InprocTransport(Transport):
                 ("try", "via: auto, or place both nodes in one process"),
                 code="E10",
             )
-        return _Call(self._source, peer)
+        return _DirectWire(self._source, peer)
 
     def close(self) -> None:
         _OPEN.pop(self._source, None)
         self.memory = None
 
 
-class _Call(Wire):
+class _DirectWire(Wire):
     __slots__ = ("_peer", "_source")
 
     def __init__(self, source: int, peer: Peers[Any]) -> None:

@@ -1,18 +1,15 @@
-"""Open an end of a stream, and the bell of a process: the only door to this room."""
+"""Open an end of a stream by its spec and its side."""
 
 from __future__ import annotations
 
 from srl.core.errors import UserError
 from srl.core.registry import REGISTRIES
-from srl.streams.base import Bell, End, Side, StreamSpec
-from srl.streams.bell import ProcessBell
-from srl.streams.leases import Consumer
-from srl.streams.links import Place
-from srl.streams.questions import Client, Server
-from srl.streams.slots import Producer
-from srl.streams.versions import Publisher, Subscriber
-
-__all__ = ["KINDS", "Place", "open_bell", "open_end"]
+from srl.streams.base import End, Side, StreamSpec
+from srl.streams.infer import Client, Server
+from srl.streams.param import Publisher, Subscriber
+from srl.streams.peers import Network
+from srl.streams.sample import Consumer, Producer
+from srl.streams.wakeup import Wakeup
 
 KINDS: dict[Side, str] = {
     "producer": "sample",
@@ -24,22 +21,17 @@ KINDS: dict[Side, str] = {
 }
 
 
-def open_bell() -> Bell:
-    """The bell of this process; what it needs is opened by the ends that need it."""
-    return ProcessBell()
-
-
 def open_end(
     spec: StreamSpec,
     side: Side,
     *,
     name: str,
-    bell: Bell,
+    wakeup: Wakeup,
     incarnation: int = 0,
     slots: int = 2,
     groups: int = 1,
     units: int = 1,
-    place: Place | None = None,
+    network: Network | None = None,
 ) -> End:
     """An end with no peers yet. `slots`: sample producers; `groups` and `units` (of one question): infer clients."""
     if KINDS[side] != spec.kind:
@@ -48,10 +40,9 @@ def open_end(
         raise UserError(
             f"{name}: slots, groups and units must be at least 1", ("found", f"{slots}, {groups}, {units}"), code="E10"
         )
-    assert isinstance(bell, ProcessBell)
-    transport = REGISTRIES["transport"].resolve(spec.via).beside(bell, place or Place())
+    transport = REGISTRIES["transport"].resolve(spec.via).beside(wakeup, network or Network())
     if side == "producer":
-        return Producer(spec, name, transport, slots, incarnation, bell)
+        return Producer(spec, name, transport, slots, incarnation, wakeup)
     if side == "consumer":
         return Consumer(spec, name, transport, incarnation)
     if side == "client":

@@ -93,7 +93,7 @@ def sweep(folder: Path) -> None:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink(missing_ok=True)
-                path.with_suffix(".bell").unlink(missing_ok=True)
+                path.with_suffix(".wakeup").unlink(missing_ok=True)
             finally:
                 os.close(descriptor)
 

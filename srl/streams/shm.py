@@ -1,4 +1,4 @@
-"""Streams between processes of one host: records in shared memory, messages of 32 bytes on the peer's bell."""
+"""Streams between processes of one host: records in shared memory, messages of 32 bytes on the peer's wakeup."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any, Literal, Self
 
 from srl.core.errors import WireError
 from srl.core.tree import Tree
-from srl.streams.bell import MESSAGE, ProcessBell
 from srl.streams.codec import Arena, Layout
-from srl.streams.links import NEW, Peers, Place, Transport, Wire
+from srl.streams.peers import NEW, Network, Peers, Transport, Wire
 from srl.streams.segment import Segment, sweep
+from srl.streams.wakeup import MESSAGE, Wakeup
 
 _pack = MESSAGE.pack
 
 
 class ShmTransport(Transport):
-    """An end's memory, and its place on the bell of its process."""
+    """An end's memory, and its place on the wakeup of its process."""
 
     by: Literal["memory"] = "memory"
 
     @classmethod
-    def beside(cls, bell: ProcessBell, place: Place) -> Self:
-        return cls(bell, place.files)
+    def beside(cls, wakeup: Wakeup, network: Network) -> Self:
+        return cls(wakeup, network.files)
 
-    def __init__(self, bell: ProcessBell, folder: Path | None) -> None:
-        self._bell = bell
+    def __init__(self, wakeup: Wakeup, folder: Path | None) -> None:
+        self._wakeup = wakeup
         self._folder = folder
         self._segment: Segment | None = None
         self._kept: dict[int, Segment] = {}
@@ -45,32 +45,32 @@ class ShmTransport(Transport):
         self._source = end.source
         self._end = end
         self._segment = Segment.create(arena.size, end.source, self._folder)
-        self._number = self._bell.receiver(end.receive)
+        self._number = self._wakeup.receiver(end.receive)
         if self._segment.path is not None:
-            self._open_fifo(self._segment.path.with_suffix(".bell"))
+            self._open_fifo(self._segment.path.with_suffix(".wakeup"))
         return self._segment.buffer
 
     def address(self) -> dict[str, Any]:
         assert self._segment is not None
-        bell = str(self._fifo[1]) if self._fifo else f"/proc/{os.getpid()}/fd/{self._bell.pipe()}"
+        wakeup = str(self._fifo[1]) if self._fifo else f"/proc/{os.getpid()}/fd/{self._wakeup.pipe()}"
         memory = {"size": len(self._segment.buffer), **self._segment.address()}
-        return {"memory": memory, "bell": bell, "number": self._number}
+        return {"memory": memory, "wakeup": wakeup, "number": self._number}
 
     def connect(self, source: int, address: Mapping[str, Any], bodies: Mapping[int, Layout]) -> Wire:
         segment = Segment.attach(address["memory"], int(address["memory"]["size"]), source)
         try:
-            bell = os.open(address["bell"], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            wakeup = os.open(address["wakeup"], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise WireError(f"{address['name']} has no bell any more", ("found", str(error))) from error
-        if not stat.S_ISFIFO(os.fstat(bell).st_mode):
-            os.close(bell)
-            raise WireError(f"{address['name']} has no bell any more", ("found", f"no pipe at {address['bell']}"))
-        return _Bellrope(self._bell, self._source, int(address["number"]), bell, segment, address)
+            raise WireError(f"{address['name']} has no wakeup any more", ("found", str(error))) from error
+        if not stat.S_ISFIFO(os.fstat(wakeup).st_mode):
+            os.close(wakeup)
+            raise WireError(f"{address['name']} has no wakeup any more", ("found", f"no pipe at {address['wakeup']}"))
+        return _PipeWire(self._wakeup, self._source, int(address["number"]), wakeup, segment, address)
 
     def settle(self) -> None:
-        self._bell.drain()
+        self._wakeup.drain()
         if self._fifo is not None:
-            self._bell.drain(self._fifo[0])
+            self._wakeup.drain(self._fifo[0])
 
     def keep(self, size: int) -> tuple[int, Any]:
         segment = Segment.create(size, self._source, self._folder)
@@ -88,10 +88,10 @@ class ShmTransport(Transport):
     def close(self) -> None:
         if self._segment is None:
             return
-        self._bell.forget(self._number)
+        self._wakeup.forget(self._number)
         if self._fifo is not None:
             descriptor, path = self._fifo
-            self._bell.unwatch(descriptor)
+            self._wakeup.unwatch(descriptor)
             os.close(descriptor)
             path.unlink(missing_ok=True)
             self._fifo = None
@@ -104,21 +104,19 @@ class ShmTransport(Transport):
         os.mkfifo(path, 0o600)
         descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # RDWR: no end of file when a writer leaves
         self._fifo = (descriptor, path)
-        self._bell.add_pipe(descriptor)
+        self._wakeup.add_pipe(descriptor)
 
 
-class _Bellrope(Wire):
-    """Pulls the bell of a peer's process; what does not fit in a full pipe waits here, in order."""
+class _PipeWire(Wire):
+    """Pulls the wakeup of a peer's process; what does not fit in a full pipe waits here, in order."""
 
-    __slots__ = ("__weakref__", "_address", "_backlog", "_bell", "_number", "_own", "_segment", "_source")
+    __slots__ = ("__weakref__", "_address", "_backlog", "_number", "_own", "_segment", "_source", "_wakeup")
 
-    def __init__(
-        self, own: ProcessBell, source: int, number: int, bell: int, segment: Segment, address: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, own: Wakeup, source: int, number: int, wakeup: int, segment: Segment, address: Mapping[str, Any]) -> None:
         self._own = own
         self._source = source
         self._number = number
-        self._bell = bell
+        self._wakeup = wakeup
         self._segment = segment
         self._address = address
         self._backlog: deque[bytes] = deque()
@@ -129,7 +127,7 @@ class _Bellrope(Wire):
             self._backlog.append(message)
             return
         try:
-            os.write(self._bell, message)
+            os.write(self._wakeup, message)
         except BlockingIOError:
             if kind != NEW:  # a full pipe wakes as well
                 self._backlog.append(message)
@@ -156,15 +154,15 @@ class _Bellrope(Wire):
     def close(self) -> None:
         self._own.cancel(self)
         self._backlog.clear()
-        if self._bell >= 0:
-            os.close(self._bell)
-            self._bell = -1
+        if self._wakeup >= 0:
+            os.close(self._wakeup)
+            self._wakeup = -1
             self._segment.close()
 
     def _flush(self) -> bool:
         while self._backlog:
             try:
-                os.write(self._bell, self._backlog[0])
+                os.write(self._wakeup, self._backlog[0])
             except BlockingIOError:
                 return False
             except OSError:

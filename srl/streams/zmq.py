@@ -13,12 +13,12 @@ from zmq.utils.monitor import recv_monitor_message
 
 from srl.core.errors import HostileFrame, WireError
 from srl.core.tree import Tree
-from srl.streams.bell import ProcessBell
 from srl.streams.codec import Arena, Layout, Packer
 from srl.streams.curve import Gate, gate_of
 from srl.streams.inproc import zeroed
-from srl.streams.links import Peers, Place, Transport, Wire
+from srl.streams.peers import Network, Peers, Transport, Wire
 from srl.streams.sequence import HEADER, Head, Sequence
+from srl.streams.wakeup import Wakeup
 
 _HUBS = ("consumer", "server", "publisher")
 _LARGE = 500_000
@@ -52,15 +52,15 @@ class ZmqTransport(Transport):
     by: Literal["bytes"] = "bytes"
 
     @classmethod
-    def beside(cls, bell: ProcessBell, place: Place) -> Self:
-        return cls(bell, place.bind, place.host, place.curve)
+    def beside(cls, wakeup: Wakeup, network: Network) -> Self:
+        return cls(wakeup, network.bind, network.host, network.curve)
 
-    def __init__(self, bell: ProcessBell, bind: str, host: str, curve: tuple[bytes, bytes] | None) -> None:
-        self._bell = bell
+    def __init__(self, wakeup: Wakeup, bind: str, host: str, curve: tuple[bytes, bytes] | None) -> None:
+        self._wakeup = wakeup
         self._bind = bind
         self._host = host
         self._curve = curve
-        self._gate: Gate | None = gate_of(bell) if curve else None
+        self._gate: Gate | None = gate_of(wakeup) if curve else None
         self._router: _Socket | None = None
         self._wires: dict[int, _ZmqWire] = {}
         self._endpoint = ""
@@ -115,8 +115,8 @@ class ZmqTransport(Transport):
     # what sockets and wires use -------------------------------------------------------------------------------------
 
     @property
-    def bell(self) -> ProcessBell:
-        return self._bell
+    def wakeup(self) -> Wakeup:
+        return self._wakeup
 
     def arrived(self, identity: bytes, frame: Any) -> None:
         """A frame came in at the router."""
@@ -164,7 +164,7 @@ class ZmqTransport(Transport):
         return dealer
 
     def _socket(self, kind: int) -> Any:
-        socket = self._bell.context.socket(kind)
+        socket = self._wakeup.context.socket(kind)
         for option, value in _OPTIONS.items():
             socket.set(option, value)
         socket.set(zmq.MAXMSGSIZE, self._largest + _SLACK)
@@ -177,12 +177,12 @@ class IpcTransport(ZmqTransport):
     """The same over local sockets, whose names leave no files behind: for ends of one host."""
 
     @classmethod
-    def beside(cls, bell: ProcessBell, place: Place) -> Self:
-        return cls(bell, "ipc://@", "", place.curve)
+    def beside(cls, wakeup: Wakeup, network: Network) -> Self:
+        return cls(wakeup, "ipc://@", "", network.curve)
 
 
 class _Socket:
-    """A socket and its monitor on the bell. A router is shared by all wires of its end, a dealer belongs to one."""
+    """A socket and its monitor on the wakeup. A router is shared by all wires of its end, a dealer belongs to one."""
 
     def __init__(self, transport: ZmqTransport, socket: Any) -> None:
         self.raw = socket
@@ -191,8 +191,8 @@ class _Socket:
         self._copies = True
         self._monitor = socket.get_monitor_socket(_EVENTS)
         router = socket.type == zmq.ROUTER
-        transport.bell.add_socket(socket, self._drain_router if router else self._drain_dealer)
-        transport.bell.add_socket(self._monitor, self._drain_monitor)
+        transport.wakeup.add_socket(socket, self._drain_router if router else self._drain_dealer)
+        transport.wakeup.add_socket(self._monitor, self._drain_monitor)
 
     def expect(self, largest: int) -> None:
         """Large records are not copied out of ZeroMQ's memory."""
@@ -201,9 +201,9 @@ class _Socket:
     def close(self) -> None:
         if self.raw.closed:
             return
-        bell = self._transport.bell
-        bell.remove_socket(self.raw)
-        bell.remove_socket(self._monitor)
+        wakeup = self._transport.wakeup
+        wakeup.remove_socket(self.raw)
+        wakeup.remove_socket(self._monitor)
         self.raw.disable_monitor()
         self._monitor.close(linger=0)
         self.raw.close(linger=0)
@@ -309,7 +309,7 @@ class _ZmqWire(Wire):
 
     def close(self) -> None:
         self._transport.forget(self)
-        self._transport.bell.cancel(self)
+        self._transport.wakeup.cancel(self)
         if self._identity is None:
             self.socket.wire = None
             self.socket.close()
@@ -332,7 +332,7 @@ class _ZmqWire(Wire):
     def _arm(self) -> None:
         if not self._armed:
             self._armed = True
-            self._transport.bell.at(time.monotonic() + _BEAT, self._beat)
+            self._transport.wakeup.at(time.monotonic() + _BEAT, self._beat)
 
     def _beat(self) -> None:
         """Ten times a second while anything is owed: acknowledge, send again, ask."""

@@ -136,7 +136,7 @@ class ActorWorker(Worker):
             group.close()
 
     def _open(self, turn: _Turn) -> int:
-        """Start a slab for every policy, when all that are recorded have a grant."""
+        """Start a slab for every policy, when all that are recorded have a credit."""
         if self._draining:
             return 0
         self._warn(turn)
@@ -144,7 +144,7 @@ class ActorWorker(Worker):
             if name not in turn.slabs:
                 slab = end.alloc()
                 if slab is None:
-                    return 0  # nobody asks for the next policy's grant before this one's: two actors never wait for each other
+                    return 0  # nobody asks for the next policy's credit before this one's: two actors never wait for each other
                 turn.slabs[name] = slab
         turn.group.row = 0
         for name, recorder in turn.group.recorders.items():
@@ -250,7 +250,7 @@ def _envs_before(context: Context) -> int:
 def _private_slab(info: PolicyInfo, args: ActorArgs) -> Slab:
     shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.memory_every)
     tree = zeros(slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals))
-    return Slab(tree=tree, slot=0, grant=-1, min_version=0)
+    return Slab(tree=tree, slot=0, credit=-1, min_version=0)
 
 
 def _ahead(graph: Graph) -> int:

@@ -88,7 +88,7 @@ class Worker(ABC):
     Args: ClassVar[type]
     """Frozen dataclass; the node's args are loaded into it strictly."""
     nice: ClassVar[int] = 10
-    """Priority of a process of such workers where there are more processes than cores. Grants bound those who feed a trainer,
+    """Priority of a process of such workers where there are more processes than cores. Credits bound those who feed a trainer,
     so they may yield to it; a trainer that yields to them would only let them run into their bound."""
     preload: ClassVar[tuple[str, ...]] = ()
     """Modules that its process imports while the specs are still being derived."""

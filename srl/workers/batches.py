@@ -9,8 +9,8 @@ import numpy as np
 
 from srl.core.spec import Leaf, zeros
 from srl.core.tree import Array, Tree, map_tree
-from srl.streams.base import Lease, SampleConsumer, epoch_of, updates_of, version
-from srl.streams.grants import Grants
+from srl.streams.base import Loan, SampleConsumer, epoch_of, updates_of, version
+from srl.streams.credits import Credits
 
 Rows: TypeAlias = "Mapping[str, Any]"
 """A batch as a slab: `[T, E, A, ...]` (`obs`, `mask`, `state`, `first` and `extra` have row T too)."""
@@ -62,27 +62,27 @@ class OnPolicy:
         self._slabs = slabs
         self._epoch = epoch
         """Slabs of an earlier process of this trainer are dropped."""
-        self._grants = Grants(slabs, staleness)
+        self._credits = Credits(slabs, staleness)
         self._batches = [zeros(_batch_spec(record, slabs)) for _ in range(staleness + 1)]
         self._versions = np.zeros((staleness + 1, slabs), np.int64)
         self._reused = np.zeros((staleness + 1, slabs), bool)
         self._taken = 0
 
     def ask(self, updates: int) -> int:
-        issued = self._grants.issue(updates)
+        issued = self._credits.issue(updates)
         for number, min_updates in issued:
-            self._samples.grant(number, version(self._epoch, min_updates))
+            self._samples.credit(number, version(self._epoch, min_updates))
         return len(issued)
 
     def gather(self) -> int:
         done = 0
-        while (lease := self._samples.get()) is not None:
-            self._keep(lease)
+        while (loan := self._samples.get()) is not None:
+            self._keep(loan)
             done += 1
         return done
 
     def take(self, updates: int) -> Rows | None:
-        if not self._grants.ready(updates):
+        if not self._credits.ready(updates):
             return None
         self._taken = updates % len(self._batches)
         self.lag = updates - self._versions[self._taken]
@@ -95,31 +95,31 @@ class OnPolicy:
 
     def barrier(self, updates: int) -> None:
         self.ask(updates)
-        while (lease := self._samples.get()) is not None:
-            self._grants.arrived(lease.grant)
-            lease.discard("barrier")
-        for grant in self._grants.forget():
-            self._samples.grant(grant.number, version(self._epoch, grant.min_updates))
+        while (loan := self._samples.get()) is not None:
+            self._credits.arrived(loan.credit)
+            loan.discard("barrier")
+        for credit in self._credits.forget():
+            self._samples.credit(credit.number, version(self._epoch, credit.min_updates))
 
     def restart(self, updates: int, env_steps: int) -> None:
         self.env_steps = env_steps
-        self._grants.restart(updates)
+        self._credits.restart(updates)
 
-    def _keep(self, lease: Lease) -> None:
+    def _keep(self, loan: Loan) -> None:
         """Copy a slab into its place in a batch and give its memory back at once."""
-        tree = cast("dict[str, Any]", lease.tree)
+        tree = cast("dict[str, Any]", loan.tree)
         recorded_by = int(tree["version"][0])
         if epoch_of(recorded_by) != self._epoch:
-            lease.discard("trainer_restart")
+            loan.discard("trainer_restart")
             return
-        if not self._grants.arrived(lease.grant):
-            lease.discard("void_grant")
+        if not self._credits.arrived(loan.credit):
+            loan.discard("void_credit")
             return
-        batch, column = divmod(self._grants.cell(lease.grant), self._slabs)
+        batch, column = divmod(self._credits.cell(loan.credit), self._slabs)
         _copy_slab(self._batches[batch], tree, column)
         self._versions[batch, column] = updates_of(recorded_by)
         self._reused[batch, column] = tree["reused"][0]
-        lease.release()
+        loan.release()
 
 
 def _batch_spec(record: Any, slabs: int) -> Any:

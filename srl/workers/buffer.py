@@ -16,7 +16,7 @@ from srl.core.tree import copy_into
 from srl.graph.derive import PolicyInfo
 from srl.graph.spec import Graph, Node
 from srl.replay.fifo import Fifo
-from srl.streams.base import End, Lease, SampleConsumer, SampleProducer, Slab
+from srl.streams.base import End, Loan, SampleConsumer, SampleProducer, Slab
 from srl.workers.base import Context, Port, Worker
 
 
@@ -44,7 +44,7 @@ class BufferWorker(Worker):
         self._wanted: deque[Slab] = deque()
         """Open slabs of the sink, oldest first, for which nothing was asked."""
         self._asked: dict[int, Slab] = {}
-        """By the number of our own grant: the slab that what comes is for."""
+        """By the number of our own credit: the slab that what comes is for."""
         self._number = 0
         self._draining = False
         self._transform = _transform_of(args)
@@ -73,8 +73,8 @@ class BufferWorker(Worker):
     def poll(self) -> int:
         """Pass on what has come, pass on again what may be used again, and ask for what is still missing."""
         done = 0
-        while (lease := self._source.get()) is not None:
-            self._pass_on(lease)
+        while (loan := self._source.get()) is not None:
+            self._pass_on(loan)
             done += 1
         while not self._draining and (slab := self._sink.alloc()) is not None:
             self._wanted.append(slab)
@@ -86,27 +86,27 @@ class BufferWorker(Worker):
 
     def drain(self) -> bool:
         self._draining = True
-        while (lease := self._source.get()) is not None:
-            lease.discard("stop")
+        while (loan := self._source.get()) is not None:
+            loan.discard("stop")
         return True
 
     def barrier(self, number: int) -> None:
         """What has come is dropped and asked for again; nothing is held over a barrier."""
-        while (lease := self._source.get()) is not None:
-            self._wanted.appendleft(self._asked.pop(lease.grant))
-            lease.discard("barrier")
+        while (loan := self._source.get()) is not None:
+            self._wanted.appendleft(self._asked.pop(loan.credit))
+            loan.discard("barrier")
         if self._held is not None:
             self._held.clear()
 
-    def _pass_on(self, lease: Lease) -> None:
-        slab = self._asked.pop(lease.grant)
-        target, tree = cast("dict[str, Any]", slab.tree), cast("dict[str, Any]", lease.tree)
+    def _pass_on(self, loan: Loan) -> None:
+        slab = self._asked.pop(loan.credit)
+        target, tree = cast("dict[str, Any]", slab.tree), cast("dict[str, Any]", loan.tree)
         for name, leaf in tree.items():
             copy_into(target[name], leaf)
         if self._transform is not None:
             for name, leaf in cast("dict[str, Any]", self._transform.apply(tree)).items():
                 copy_into(target[name], leaf)
-        lease.release()
+        loan.release()
         if self._held is not None:
             self._held.put(target)
         self._sink.put(slab)
@@ -135,7 +135,7 @@ class BufferWorker(Worker):
         while len(self._wanted) > again and len(self._asked) < room:
             slab = self._wanted.popleft()
             self._asked[self._number] = slab
-            self._source.grant(self._number, slab.min_version)
+            self._source.credit(self._number, slab.min_version)
             self._number += 1
             again += self.args.reuse - 1
             done += 1

@@ -17,7 +17,7 @@ from srl.core.load import load
 from srl.core.registry import REGISTRIES, load_plugins
 from srl.graph.derive import Derived
 from srl.graph.spec import Graph
-from srl.streams.open import Place
+from srl.streams.peers import Network
 from srl.workers.host import Host
 from srl.workers.messages import Message, peers_from_data, seat_from_data
 from srl.workers.reports import counts_to_data, report_to_data
@@ -58,12 +58,12 @@ class Driver:
         return 0
 
     def rest(self, longest: float) -> None:
-        """Wait on the bell after a turn in which nothing was done."""
+        """Wait on the wakeup after a turn in which nothing was done."""
         assert self.host is not None
         if self.phase == "running":
             self.host.wait(longest)
         elif not self._inline:
-            self.host.bell.wait(min(longest, REST) if self.phase == "draining" else longest)
+            self.host.wakeup.wait(min(longest, REST) if self.phase == "draining" else longest)
 
     @property
     def working(self) -> bool:
@@ -141,7 +141,7 @@ class Driver:
             folder=Path(message["folder"]) if message["folder"] else None,
             resume=Path(message["resume"]) if message["resume"] else None,
             inline=self._inline,
-            place=_network(message["network"]),
+            network=_network(message["network"]),
         )
         self.phase = "open"
         if not self._inline:
@@ -183,13 +183,13 @@ class Driver:
         self._say("bye")
 
 
-def _network(data: Mapping[str, Any]) -> Place | None:
+def _network(data: Mapping[str, Any]) -> Network | None:
     """With keys of this process's own, where streams leave the host."""
     if not data:
         return None
     from srl.streams.zmq import new_curve_keys
 
-    return Place(bind=data["bind"], curve=new_curve_keys() if data["encrypt"] else None)
+    return Network(bind=data["bind"], curve=new_curve_keys() if data["encrypt"] else None)
 
 
 def _resident() -> int:

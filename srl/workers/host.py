@@ -1,4 +1,4 @@
-"""The workers of one process: opened, attached, polled in graph order on one bell, drained, closed.
+"""The workers of one process: opened, attached, polled in graph order on one wakeup, drained, closed.
 
 Driven by the control channel (workers/main.py) or, inline, directly. It knows nothing of processes.
 """
@@ -19,8 +19,10 @@ from srl.core.registry import REGISTRIES
 from srl.core.tree import Tree, build
 from srl.graph.derive import Derived
 from srl.graph.spec import Graph
-from srl.streams.base import Bell, Counts, End, Side
-from srl.streams.open import Place, open_bell, open_end
+from srl.streams.base import Counts, End, Side
+from srl.streams.open import open_end
+from srl.streams.peers import Network
+from srl.streams.wakeup import Wakeup
 from srl.workers.base import Context, Worker
 from srl.workers.reports import WorkerReport, add_counts
 
@@ -59,15 +61,15 @@ class Host:
         folder: Path | None = None,
         resume: Path | None = None,
         inline: bool = False,
-        bell: Bell | None = None,
-        place: Place | None = None,
+        wakeup: Wakeup | None = None,
+        network: Network | None = None,
     ) -> None:
-        self.bell = bell or open_bell()
+        self.wakeup = wakeup or Wakeup()
         self.workers: dict[str, Worker] = {}
         self.blamed = ""
         """The worker that was at work when something was raised."""
         self._graph, self._derived, self._inline = graph, derived, inline
-        self._folder, self._resume, self._place = folder, resume, place
+        self._folder, self._resume, self._network = folder, resume, network
         self._seats = list(seats)
         self._ends: dict[str, dict[str, End]] = {}
         self._busy: dict[str, float] = {}
@@ -127,7 +129,7 @@ class Host:
                 folder=self._folder,
                 resume=self._resume,
                 inline=self._inline,
-                deliver=None if self._inline else self.bell.deliver,
+                deliver=None if self._inline else self.wakeup.deliver,
             )
             self.workers[seat.name] = kind(load(kind.Args, node.args), self._ends[seat.name], context)
             self._busy[seat.name] = 0.0
@@ -138,7 +140,7 @@ class Host:
 
     def sweep(self) -> int:
         """Deliver messages and poll every worker once; how much was done."""
-        done = self.bell.deliver()
+        done = self.wakeup.deliver()
         name = ""
         before = time.perf_counter()
         try:
@@ -159,13 +161,13 @@ class Host:
         return done
 
     def wait(self, longest: float) -> None:
-        """Sleep on the bell after an idle sweep. With ends of this process only, nobody can ring: a deadlock."""
+        """Sleep on the wakeup after an idle sweep. With ends of this process only, nothing can wake it: a deadlock."""
         times = [at for worker in self.workers.values() if (at := worker.wake_at()) is not None]
-        if not times and not self.bell.outside and not self.finished:
+        if not times and not self.wakeup.outside and not self.finished:
             waits = [(name, worker.waits() or "nothing") for name, worker in self.workers.items()]
             raise RunError("every worker waits and nobody can wake them", *waits, code="R03")
         rest = min([longest, *(max(0.0, at - time.monotonic()) for at in times)])
-        self.bell.wait(rest)
+        self.wakeup.wait(rest)
 
     @property
     def finished(self) -> bool:
@@ -194,7 +196,7 @@ class Host:
 
     def drain(self) -> bool:
         """Ask every worker to come to rest; True when all have."""
-        self.bell.deliver()
+        self.wakeup.deliver()
         rested = [worker.drain() for worker in self.workers.values()]  # every one is asked
         self._unsaved |= not all(rested)
         return all(rested)
@@ -223,13 +225,13 @@ class Host:
         self._unsaved = False
 
     def close(self) -> None:
-        """Close workers, ends and bell. Idempotent."""
+        """Close workers, ends and wakeup. Idempotent."""
         for worker in self.workers.values():
             worker.close()
         for ends in self._ends.values():
             for end in ends.values():
                 end.close()
-        self.bell.close()
+        self.wakeup.close()
 
     def _restore(self, run: Path) -> None:
         """Give back what `barrier` wrote beside the newest checkpoint."""
@@ -256,9 +258,9 @@ class Host:
                 self._derived.streams[stream],
                 self._side(seat, port),
                 name=f"{stream}:{seat.name}",
-                bell=self.bell,
+                wakeup=self.wakeup,
                 incarnation=seat.incarnation,
-                place=self._place,
+                network=self._network,
                 **kind.slots(args, port, self._graph),
             )
         return ends

@@ -65,7 +65,7 @@ def die_with(parent: int) -> None:
 def _live(driver: Driver, channel: Channel) -> None:
     inbox = _first(channel)
 
-    def ring() -> None:
+    def read() -> None:
         inbox.extend(channel.receive())
 
     if inbox:
@@ -83,9 +83,9 @@ def _live(driver: Driver, channel: Channel) -> None:
             inbox.extend(_first(channel))
             continue
         if not watching:
-            host.bell.watch(channel.fileno(), ring)
+            host.wakeup.watch(channel.fileno(), read)
             watching = True
-            ring()
+            read()
         done = driver.turn()
         now = time.monotonic()
         flipped = done > 0 and not finished and driver.finished
@@ -100,7 +100,7 @@ def _live(driver: Driver, channel: Channel) -> None:
 
 
 def _first(channel: Channel) -> list[Message]:
-    """Wait for messages while there is no bell."""
+    """Wait for messages while there is no wakeup."""
     select.select([channel], [], [])
     return channel.receive()
 

@@ -1,4 +1,4 @@
-"""Ends of one stream on a transport of choice, each on its own bell, as if in processes of their own."""
+"""Ends of one stream on a transport of choice, each on its own wakeup, as if in processes of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from srl.core.spec import Leaf
 from srl.streams.base import (
-    Bell,
     End,
     InferClient,
     InferServer,
@@ -22,7 +21,9 @@ from srl.streams.base import (
     Side,
     StreamSpec,
 )
-from srl.streams.open import Place, open_bell, open_end
+from srl.streams.open import open_end
+from srl.streams.peers import Network
+from srl.streams.wakeup import Wakeup
 from srl.streams.zmq import new_curve_keys
 
 VIAS = ["inproc", "shm", "files", "ipc", "tcp", "curve"]
@@ -33,13 +34,13 @@ PARAMS = {"w": Leaf((64,), "float32"), "head": {"b": Leaf((3,), "float32")}}
 
 
 class Rig:
-    """Opens ends, joins them, pumps their bells, closes everything."""
+    """Opens ends, joins them, pumps their wakeups, closes everything."""
 
     def __init__(self, via: str, folder: Path) -> None:
         self.via = via
         self.folder = folder
         self.ends: list[End] = []
-        self.bells: list[Bell] = []
+        self.wakeups: list[Wakeup] = []
         self._incarnations: dict[str, int] = {}
 
     def spec(self, kind: str, **more: Any) -> StreamSpec:
@@ -54,21 +55,21 @@ class Rig:
     def open(self, spec: StreamSpec, side: Side, worker: str, **sizes: int) -> Any:
         name = f"{spec.name}:{worker}"
         incarnation = self._incarnations[name] = self._incarnations.get(name, -1) + 1
-        end = open_end(spec, side, name=name, bell=self.bell(), incarnation=incarnation, place=self.place(), **sizes)
+        end = open_end(spec, side, name=name, wakeup=self.wakeup(), incarnation=incarnation, network=self.network(), **sizes)
         self.ends.append(end)
         return end
 
-    def bell(self) -> Bell:
-        if self.via != "inproc" or not self.bells:
-            self.bells.append(open_bell())
-        return self.bells[-1]
+    def wakeup(self) -> Wakeup:
+        if self.via != "inproc" or not self.wakeups:
+            self.wakeups.append(Wakeup())
+        return self.wakeups[-1]
 
-    def place(self) -> Place:
+    def network(self) -> Network:
         if self.via == "files":
-            return Place(files=self.folder)
+            return Network(files=self.folder)
         if self.via == "curve":
-            return Place(curve=new_curve_keys())
-        return Place()
+            return Network(curve=new_curve_keys())
+        return Network()
 
     def join(self, ones: Iterable[End], others: Iterable[End]) -> None:
         others = list(others)
@@ -83,7 +84,7 @@ class Rig:
         return self.via in ("ipc", "tcp", "curve")
 
     def pump(self) -> int:
-        return sum(bell.deliver() for bell in self.bells)
+        return sum(wakeup.deliver() for wakeup in self.wakeups)
 
     def until(self, done: Callable[[], Any], limit: float = 20.0) -> Any:
         """Pump until `done()` says something; what it said."""
@@ -97,7 +98,7 @@ class Rig:
             assert time.monotonic() < deadline, f"still waiting: {[end.waits() for end in self.ends]}"
             if not came and self.remote:
                 turn += 1
-                self.bells[turn % len(self.bells)].wait(0.001)
+                self.wakeups[turn % len(self.wakeups)].wait(0.001)
 
     def settle(self, rounds: int = 2) -> None:
         """Pump until nothing comes any more: for claims that something does not happen."""
@@ -108,8 +109,8 @@ class Rig:
             else:
                 quiet += 1
                 if self.remote:
-                    for bell in self.bells:
-                        bell.wait(0.015)
+                    for wakeup in self.wakeups:
+                        wakeup.wait(0.015)
 
     def close_end(self, end: End) -> None:
         end.close()
@@ -119,9 +120,9 @@ class Rig:
         for end in self.ends:
             end.close()
             end.close()
-        for bell in self.bells:
-            bell.close()
-            bell.close()
+        for wakeup in self.wakeups:
+            wakeup.close()
+            wakeup.close()
 
     # shorthands -----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from srl.core.spec import from_data
 from srl.streams.base import StreamSpec
-from srl.streams.open import Place, open_bell, open_end
+from srl.streams.open import open_end
+from srl.streams.peers import Network
+from srl.streams.wakeup import Wakeup
 from tests.contracts.rig import answer_to, fill, params, rows
 
 
@@ -23,10 +25,10 @@ def main() -> None:
         record=from_data(told["record"]),
         answer=from_data(told["answer"]),
     )
-    bell = open_bell()
-    place = Place(bind=told["bind"], files=Path(told["files"]) if told["files"] else None)
+    wakeup = Wakeup()
+    network = Network(bind=told["bind"], files=Path(told["files"]) if told["files"] else None)
     end = open_end(
-        spec, told["side"], name=told["name"], bell=bell, incarnation=told["incarnation"], place=place, **told["sizes"]
+        spec, told["side"], name=told["name"], wakeup=wakeup, incarnation=told["incarnation"], network=network, **told["sizes"]
     )
     say({**end.address(), "key": ""})
     peer = json.loads(sys.stdin.readline())
@@ -35,8 +37,8 @@ def main() -> None:
     step = {"producer": produce, "consumer": consume, "server": serve, "client": ask, "publisher": publish}[told["side"]]
     state: dict[str, Any] = {"number": 0}
     while True:
-        if not bell.deliver() + step(end, state):
-            bell.wait(1.0)
+        if not wakeup.deliver() + step(end, state):
+            wakeup.wait(1.0)
 
 
 def say(data: Any) -> None:
@@ -54,17 +56,17 @@ def produce(end: Any, state: dict[str, Any]) -> int:
 
 
 def consume(end: Any, state: dict[str, Any]) -> int:
-    """Grant three at a time; take all, release every second one."""
+    """Credit three at a time; take all, release every second one."""
     if not state["number"]:
         for number in range(3):
-            end.grant(number, 0)
+            end.credit(number, 0)
         state["number"] = 3
-    lease = end.get()
-    if lease is None:
+    loan = end.get()
+    if loan is None:
         return 0
     if state["number"] % 2:
-        lease.release()
-    end.grant(state["number"], 0)
+        loan.release()
+    end.credit(state["number"], 0)
     state["number"] += 1
     return 1
 

@@ -16,8 +16,9 @@ import pytest
 from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.streams.base import FOREIGN, version
-from srl.streams.open import open_bell, open_end
-from srl.streams.versions import HISTORY
+from srl.streams.open import open_end
+from srl.streams.param import HISTORY
+from srl.streams.wakeup import Wakeup
 from tests.contracts.rig import VIAS, Rig, answer_to, descriptors, fill, params, read, rows
 from tests.errors import raises
 
@@ -29,7 +30,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     made = Rig(request.param, tmp_path / "stream files")
     yield made
     made.close()
-    assert not list(tmp_path.rglob("*.memory")) + list(tmp_path.rglob("*.bell"))
+    assert not list(tmp_path.rglob("*.memory")) + list(tmp_path.rglob("*.wakeup"))
     assert not list(Path("/dev/shm").glob("*srl*"))
     assert threading.active_count() == threads
     if descriptors() > before:  # a mapping goes with its last view, and views in a cycle with the next collection
@@ -46,12 +47,12 @@ def move(rig: Rig, producers: list[Any], consumers: list[Any], each: int, seed: 
     made = [0] * len(producers)
     opened: list[list[Any]] = [[] for _ in producers]
     arrived: dict[int, list[int]] = {who: [] for who in range(len(producers))}
-    leases: list[Any] = []
-    granted = [0] * len(consumers)
+    loans: list[Any] = []
+    credited = [0] * len(consumers)
     for index, consumer in enumerate(consumers):
         for _ in range(2):
-            consumer.grant(granted[index], 0)
-            granted[index] += 1
+            consumer.credit(credited[index], 0)
+            credited[index] += 1
 
     def sweep() -> bool:
         for who, producer in enumerate(producers):
@@ -63,20 +64,20 @@ def move(rig: Rig, producers: list[Any], consumers: list[Any], each: int, seed: 
                 assert producer.put(slab)
                 made[who] += 1
         for index, consumer in enumerate(consumers):
-            while (lease := consumer.get()) is not None:
-                who, number = read(lease.tree)
-                assert lease.producer == producers[who].name
+            while (loan := consumer.get()) is not None:
+                who, number = read(loan.tree)
+                assert loan.producer == producers[who].name
                 arrived[who].append(number)
-                leases.append(lease)
-                consumer.grant(granted[index], 0)
-                granted[index] += 1
-        while leases and chance.random() < 0.6:
-            leases.pop(chance.randrange(len(leases))).release()
+                loans.append(loan)
+                consumer.credit(credited[index], 0)
+                credited[index] += 1
+        while loans and chance.random() < 0.6:
+            loans.pop(chance.randrange(len(loans))).release()
         return sum(map(len, arrived.values())) == each * len(producers)
 
     rig.until(sweep, limit=60)
-    for lease in leases:
-        lease.release()
+    for loan in loans:
+        loan.release()
     return arrived
 
 
@@ -102,27 +103,27 @@ def test_many_to_many_loses_and_repeats_nothing(rig: Rig) -> None:
     assert min(consumer.counts.taken for consumer in consumers) > 50, "demand is spread over the consumers"
 
 
-def test_no_grant_no_slab_and_a_repeated_call_is_one_wish(rig: Rig) -> None:
+def test_no_credit_no_slab_and_a_repeated_call_is_one_wish(rig: Rig) -> None:
     producer, consumer = rig.producer(slots=4), rig.consumer()
     rig.join([producer], [consumer])
     for _ in range(5):
         assert producer.alloc() is None
         rig.settle()
-    consumer.grant(0, 0)
-    consumer.grant(1, version(1, 7))
+    consumer.credit(0, 0)
+    consumer.credit(1, version(1, 7))
     first = rig.until(producer.alloc)
     rig.settle()
-    assert (first.grant, first.min_version) == (0, 0)
-    assert consumer.unused_grants == 2, "the second grant waits for a second wish"
+    assert (first.credit, first.min_version) == (0, 0)
+    assert consumer.unused_credits == 2, "the second credit waits for a second wish"
     second = rig.until(producer.alloc)
-    assert (second.grant, second.min_version) == (1, version(1, 7))
+    assert (second.credit, second.min_version) == (1, version(1, 7))
 
 
 def test_two_groups_that_wait_in_one_sweep_are_two_wishes(rig: Rig) -> None:
     producer, consumer = rig.producer(slots=3), rig.consumer()
     rig.join([producer], [consumer])
-    consumer.grant(0, 0)
-    consumer.grant(1, 0)
+    consumer.credit(0, 0)
+    consumer.credit(1, 0)
     found: list[Any] = []
 
     def sweep() -> bool:
@@ -130,11 +131,11 @@ def test_two_groups_that_wait_in_one_sweep_are_two_wishes(rig: Rig) -> None:
         return len(found) == 2
 
     rig.until(sweep)
-    assert {slab.grant for slab in found} == {0, 1}
+    assert {slab.credit for slab in found} == {0, 1}
     assert len({slab.slot for slab in found}) == 2
 
 
-def test_the_longest_wait_gets_the_first_grant(rig: Rig) -> None:
+def test_the_longest_wait_gets_the_first_credit(rig: Rig) -> None:
     producers = [rig.producer(f"actor/{i}") for i in range(3)]
     consumer = rig.consumer()
     rig.join(producers, [consumer])
@@ -142,82 +143,82 @@ def test_the_longest_wait_gets_the_first_grant(rig: Rig) -> None:
         assert producers[index].alloc() is None
         rig.settle(rounds=8)  # sockets have threads of their own, which a busy machine keeps waiting
     for number in range(3):
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
         rig.settle(rounds=8)
-    assert [rig.until(producer.alloc).grant for producer in producers] == [1, 2, 0]
+    assert [rig.until(producer.alloc).credit for producer in producers] == [1, 2, 0]
 
 
 def test_slots_bound_what_is_open_and_the_same_slot_has_the_same_views(rig: Rig) -> None:
     producer, consumer = rig.producer(slots=2), rig.consumer()
     rig.join([producer], [consumer])
     for number in range(9):
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
     one, two = rig.until(producer.alloc), rig.until(producer.alloc)
     rig.settle()
     assert producer.alloc() is None
     trees = {one.slot: one.tree, two.slot: two.tree}
     fill(one.tree, 0, 0)
     producer.put(one)
-    lease = rig.until(consumer.get)
+    loan = rig.until(consumer.get)
     rig.settle()
     assert producer.alloc() is None, "the consumer has not released the slot"
     with pytest.raises(ValueError, match="read-only"):
-        lease.tree["who"][:] = 5
-    lease.release()
+        loan.tree["who"][:] = 5
+    loan.release()
     again = rig.until(producer.alloc)
     assert again.tree is trees[again.slot]
 
 
-def test_a_grant_is_not_stuck_where_nobody_wants_it_and_a_wish_not_where_nobody_grants(rig: Rig) -> None:
+def test_a_credit_is_not_stuck_where_nobody_wants_it_and_a_wish_not_where_nobody_credits(rig: Rig) -> None:
     producer = rig.producer(slots=1)
     still, eager = rig.consumer("trainer/0"), rig.consumer("trainer/1")
     rig.join([producer], [still, eager])
     for number in range(6):
         assert producer.alloc() is None
         rig.settle()
-        eager.grant(number, 0)
+        eager.credit(number, 0)
         slab = rig.until(producer.alloc)
         producer.put(slab)
         rig.until(eager.get).release()
     rig.settle()
     for consumer, number in ((still, 0), (still, 1), (eager, 6)):
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
         producer.put(rig.until(producer.alloc))
         rig.until(consumer.get).release()
-    assert (still.unused_grants, eager.unused_grants) == (0, 0)
+    assert (still.unused_credits, eager.unused_credits) == (0, 0)
 
 
-def test_a_discarded_slab_gives_its_grant_back(rig: Rig) -> None:
+def test_a_discarded_slab_gives_its_credit_back(rig: Rig) -> None:
     producer, other, consumer = rig.producer("actor/0"), rig.producer("actor/1"), rig.consumer()
     rig.join([producer, other], [consumer])
-    consumer.grant(0, 3)
+    consumer.credit(0, 3)
     slab = rig.until(producer.alloc)
     producer.discard(slab, "barrier")
     again = rig.until(other.alloc)
-    assert (again.grant, again.min_version) == (0, 3)
+    assert (again.credit, again.min_version) == (0, 3)
     assert (producer.counts.put, producer.counts.dropped) == (1, {"barrier": 1})
 
 
-def test_grants_of_a_dead_producer_are_issued_again_and_what_it_had_put_is_still_taken(rig: Rig) -> None:
+def test_credits_of_a_dead_producer_are_issued_again_and_what_it_had_put_is_still_taken(rig: Rig) -> None:
     producer, other, consumer = rig.producer("actor/0", slots=3), rig.producer("actor/1"), rig.consumer()
     rig.join([producer, other], [consumer])
     for number in range(3):
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
     slabs = [rig.until(producer.alloc) for _ in range(3)]
     assert other.alloc() is None
     fill(slabs[0].tree, 0, 41)
     producer.put(slabs[0])
-    rig.until(lambda: consumer.unused_grants == 2)
+    rig.until(lambda: consumer.unused_credits == 2)
     counts = consumer.detach(producer.name, "died")
     other.detach("nobody", "died")
     assert counts.put == 1
     rig.close_end(producer)
     rig.until(lambda: "waits for" not in other.waits())
-    assert [rig.until(other.alloc).grant for _ in range(2)] == [1, 2]
-    lease = consumer.get()
-    assert lease is not None
-    assert read(lease.tree) == (0, 41)
-    lease.release()
+    assert [rig.until(other.alloc).credit for _ in range(2)] == [1, 2]
+    loan = consumer.get()
+    assert loan is not None
+    assert read(loan.tree) == (0, 41)
+    loan.release()
     assert consumer.counts.dropped == {}
 
 
@@ -225,7 +226,7 @@ def test_slabs_for_a_dead_consumer_are_counted_and_the_next_one_hears_the_wishes
     producer, consumer = rig.producer(slots=3), rig.consumer()
     rig.join([producer], [consumer])
     for number in range(3):
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
     one, two = rig.until(producer.alloc), rig.until(producer.alloc)
     producer.put(one)
     producer.detach(consumer.name, "died")
@@ -236,11 +237,11 @@ def test_slabs_for_a_dead_consumer_are_counted_and_the_next_one_hears_the_wishes
     assert producer.counts.dropped == {"died": 1, "consumer_gone": 1}
     restarted = rig.consumer()
     rig.join([producer], [restarted])
-    restarted.grant(17, 0)
+    restarted.credit(17, 0)
     slab = rig.until(producer.alloc)
-    assert slab.grant == 17
+    assert slab.credit == 17
     producer.put(slab)
-    assert rig.until(restarted.get).grant == 17
+    assert rig.until(restarted.get).credit == 17
     assert producer.counts.put == 3
 
 
@@ -248,7 +249,7 @@ def test_taken_slabs_of_a_dead_consumer_are_not_counted_as_lost_where_memory_is_
     producer, consumer = rig.producer(slots=3), rig.consumer()
     rig.join([producer], [consumer])
     for number in range(3):
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
     for _ in range(3):
         producer.put(rig.until(producer.alloc))
     rig.until(consumer.get)
@@ -266,7 +267,7 @@ def test_pair_sends_producer_i_to_consumer_i_mod_n(rig: Rig, consumers: int) -> 
     rig.join(producers, takers)
     for taker in takers:
         for number in range(4):
-            taker.grant(number, 0)
+            taker.credit(number, 0)
     for who, producer in enumerate(producers):
         slab = rig.until(producer.alloc)
         fill(slab.tree, who, 0)
@@ -281,18 +282,18 @@ def test_broadcast_gives_each_slab_to_every_consumer(rig: Rig) -> None:
     for number in range(5):
         assert producer.alloc() is None
         for index, taker in enumerate(takers):
-            taker.grant(number * (index + 1), index)
+            taker.credit(number * (index + 1), index)
         slab = rig.until(producer.alloc)
         assert slab.min_version == 2, "the most demanding of them"
         fill(slab.tree, 0, number)
         producer.put(slab)
-        leases = [rig.until(taker.get) for taker in takers]
-        assert [lease.grant for lease in leases] == [number, number * 2, number * 3]
-        for lease in leases:
-            assert read(lease.tree) == (0, number)
+        loans = [rig.until(taker.get) for taker in takers]
+        assert [loan.credit for loan in loans] == [number, number * 2, number * 3]
+        for loan in loans:
+            assert read(loan.tree) == (0, number)
             rig.settle(1)
             assert producer.alloc() is None, "not every consumer has released it"
-            lease.release()
+            loan.release()
     assert producer.counts.put == sum(taker.counts.taken for taker in takers)
 
 
@@ -301,8 +302,8 @@ def test_broadcast_goes_on_when_a_consumer_dies(rig: Rig) -> None:
     stays, dies = rig.consumer("trainer/0", route="broadcast"), rig.consumer("trainer/1", route="broadcast")
     rig.join([producer], [stays, dies])
     for number in range(4):
-        stays.grant(number, 0)
-    dies.grant(0, 0)
+        stays.credit(number, 0)
+    dies.credit(0, 0)
     producer.put(rig.until(producer.alloc))
     rig.settle()
     assert producer.alloc() is None
@@ -320,7 +321,7 @@ def test_null_needs_no_consumer_and_counts_what_nobody_gets(rig: Rig) -> None:
     for number in range(10):
         slab = producer.alloc()
         assert slab is not None
-        assert (slab.grant, slab.min_version) == (number, 0)
+        assert (slab.credit, slab.min_version) == (number, 0)
         producer.put(slab)
     assert (producer.counts.put, producer.counts.dropped) == (10, {"null": 10})
 
@@ -621,7 +622,7 @@ def test_a_wrong_spec_is_refused_when_attached(rig: Rig) -> None:
 
 def test_a_side_that_the_kind_does_not_have_is_refused(rig: Rig) -> None:
     with raises("E10", match="no server"):
-        open_end(rig.spec("sample"), "server", name="sample:x/0", bell=rig.bell())
+        open_end(rig.spec("sample"), "server", name="sample:x/0", wakeup=rig.wakeup())
 
 
 def test_addresses_are_plain_data(rig: Rig) -> None:
@@ -639,19 +640,19 @@ def test_detaching_a_stranger_changes_nothing(rig: Rig) -> None:
 
 def test_messages_of_a_peer_that_is_attached_a_little_later_are_not_lost(rig: Rig) -> None:
     producer, consumer = rig.producer(), rig.consumer()
-    consumer.grant(0, 0)
+    consumer.credit(0, 0)
     producer.attach(consumer.name, consumer.address(), 0)
     assert producer.alloc() is None
     rig.settle()
     consumer.attach(producer.name, producer.address(), 0)
-    assert rig.until(producer.alloc).grant == 0
+    assert rig.until(producer.alloc).credit == 0
 
 
-def test_outside_is_true_only_where_another_process_could_ring(rig: Rig) -> None:
+def test_outside_is_true_only_where_another_process_could_send(rig: Rig) -> None:
     ends = [rig.producer(), rig.consumer(), rig.client(), rig.server()]
     rig.join(ends[:1], ends[1:2])
-    assert rig.bells[1 if rig.via != "inproc" else 0].outside == (rig.via != "inproc")
-    empty = open_bell()
+    assert rig.wakeups[1 if rig.via != "inproc" else 0].outside == (rig.via != "inproc")
+    empty = Wakeup()
     assert not empty.outside
     empty.close()
 
@@ -661,7 +662,7 @@ def test_unknown_kinds_and_impossible_slots_are_refused_and_counted(rig: Rig) ->
     client, server = rig.client(), rig.server()
     rig.join([producer], [consumer])
     rig.join([client], [server])
-    consumer.grant(0, 0)
+    consumer.credit(0, 0)
     slab = rig.until(producer.alloc)
     to_consumer = producer._by_name[consumer.name].wire  # type: ignore[attr-defined]
     to_producer = consumer._by_name[producer.name].wire  # type: ignore[attr-defined]
@@ -670,7 +671,7 @@ def test_unknown_kinds_and_impossible_slots_are_refused_and_counted(rig: Rig) ->
     body = slab.tree
     to_consumer.send(31)
     to_consumer.send(5, 9, 0, 0, body)  # a slot it does not have
-    to_consumer.send(5, 0, 7, 0, body)  # a grant it never got
+    to_consumer.send(5, 0, 7, 0, body)  # a credit it never got
     to_consumer.send(5, 0, 0, 1 << 40, body)  # a ledger row that does not exist
     to_consumer.send(7, 0, 7)  # gives back what it never had
     to_producer.send(6, 9)
@@ -693,18 +694,18 @@ def many(rig: Rig, number: int) -> None:
     rig.join([producer], [consumer])
     rig.join([client], [server])
     question = rows(2, 3)
-    for grant in range(4):
-        consumer.grant(grant, 0)
+    for credit in range(4):
+        consumer.credit(credit, 0)
     state = {"slabs": 0, "answers": 0}
     client.post(0, question, 0)
 
     def sweep() -> bool:
         while (slab := producer.alloc()) is not None:
             producer.put(slab)
-        while (lease := consumer.get()) is not None:
+        while (loan := consumer.get()) is not None:
             state["slabs"] += 1
-            consumer.grant(lease.grant + 4, 0)
-            lease.release()
+            consumer.credit(loan.credit + 4, 0)
+            loan.release()
         if (asked := server.take(10, 0)) is not None:
             asked.reply(answer_to(asked.rows), 0)
         if client.ready(0) is not None:

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from srl.streams.base import updates_of, version
-from srl.streams.grants import Grants
+from srl.streams.credits import Credits
 from tests.contracts.rig import Rig, fill, read
 
 
 class Run:
-    """Actors, one trainer by the grant rule, and the truth about every slab."""
+    """Actors, one trainer by the credit rule, and the truth about every slab."""
 
     def __init__(self, via: str, folder: Path, actors: int, slots: int, batch: int, staleness: int) -> None:
         self.rig = Rig(via, folder)
@@ -27,18 +27,18 @@ class Run:
         self.next = [0] * actors
         self.last = [-1] * actors
         self.epoch, self.updates = 1, 0
-        self.rules = Grants(batch, staleness)
-        self.leases: list[Any] = []
+        self.rules = Credits(batch, staleness)
+        self.loans: list[Any] = []
         self.put = self.gone = 0
         for index in range(actors):
             self.actors.append(self.rig.producer(f"actor/{index}", slots=slots))
             self.opened.append([])
         self.rig.join(self.actors, [self.trainer])
-        self.grant()
+        self.credit()
 
-    def grant(self) -> None:
+    def credit(self) -> None:
         for number, min_updates in self.rules.issue(self.updates):
-            self.trainer.grant(number, version(self.epoch, min_updates))
+            self.trainer.credit(number, version(self.epoch, min_updates))
 
     def open(self, who: int) -> None:
         slab = self.actors[who].alloc()
@@ -64,25 +64,25 @@ class Run:
             self.gone += 1
 
     def take(self) -> None:
-        lease = self.trainer.get()
-        if lease is None:
+        loan = self.trainer.get()
+        if loan is None:
             return
-        mark, number = read(lease.tree)
+        mark, number = read(loan.tree)
         who, started = mark % 1000, mark // 1000
         assert number > self.last[who], "out of order, or twice"
         self.last[who] = number
-        assert self.rules.arrived(lease.grant), "a void grant was used"
-        assert lease.grant // self.batch - started <= self.staleness, "staler than allowed"
-        self.leases.append(lease)
+        assert self.rules.arrived(loan.credit), "a void credit was used"
+        assert loan.credit // self.batch - started <= self.staleness, "staler than allowed"
+        self.loans.append(loan)
 
     def release(self, index: int) -> None:
-        if self.leases:
-            self.leases.pop(index % len(self.leases)).release()
+        if self.loans:
+            self.loans.pop(index % len(self.loans)).release()
 
     def train(self) -> None:
         if self.rules.ready(self.updates):
             self.updates += 1
-            self.grant()
+            self.credit()
 
     def restart_actor(self, who: int) -> None:
         """It dies with what it had open; the next incarnation starts from nothing."""
@@ -94,16 +94,16 @@ class Run:
         self.rig.join([self.actors[who]], [self.trainer])
 
     def restart_trainer(self) -> None:
-        """It dies and resumes: a new epoch, new grants; slabs under the old ones are dropped."""
+        """It dies and resumes: a new epoch, new credits; slabs under the old ones are dropped."""
         for actor in self.actors:
             actor.detach(self.trainer.name, "trainer_restart")
         self.rig.close_end(self.trainer)
-        self.leases.clear()
+        self.loans.clear()
         self.trainer = self.rig.consumer()
         self.epoch += 1
         self.rules.restart(self.updates)
         self.rig.join(self.actors, [self.trainer])
-        self.grant()
+        self.credit()
 
     def run_on(self, updates: int) -> None:
         """From any state, the run goes on: nothing is stuck."""
@@ -114,7 +114,7 @@ class Run:
                 self.open(who)
                 self.finish(who)
             self.take()
-            while self.leases:
+            while self.loans:
                 self.release(0)
             self.train()
             return self.updates >= goal
@@ -158,7 +158,7 @@ def play(run: Run, event: str, choice: int) -> None:
         case "trainer":
             run.restart_trainer()
         case "pump":
-            run.rig.bells[choice % len(run.rig.bells)].deliver()
+            run.rig.wakeups[choice % len(run.rig.wakeups)].deliver()
 
 
 @pytest.mark.parametrize("via", ["inproc", "shm"])
@@ -188,13 +188,13 @@ def test_trainers_that_wait_for_each_other_are_all_fed(via: str, batches: list[i
     actor = rig.producer(slots=1)
     gang = [rig.consumer(f"trainer/{index}") for index in range(len(batches))]
     rig.join([actor], gang)
-    rules = [Grants(batch, 0) for batch in batches]
+    rules = [Credits(batch, 0) for batch in batches]
     updates = 0
 
-    def grant() -> None:
+    def credit() -> None:
         for trainer, rule in zip(gang, rules, strict=True):
             for number, min_updates in rule.issue(updates):
-                trainer.grant(number, min_updates)
+                trainer.credit(number, min_updates)
 
     def sweep() -> bool:
         nonlocal updates
@@ -202,15 +202,15 @@ def test_trainers_that_wait_for_each_other_are_all_fed(via: str, batches: list[i
         if slab is not None:
             actor.put(slab)
         for trainer, rule in zip(gang, rules, strict=True):
-            lease = trainer.get()
-            if lease is not None:
-                assert rule.arrived(lease.grant)
-                lease.release()
+            loan = trainer.get()
+            if loan is not None:
+                assert rule.arrived(loan.credit)
+                loan.release()
         if all(rule.ready(updates) for rule in rules):
             updates += 1
-            grant()
+            credit()
         return updates == 20
 
-    grant()
+    credit()
     rig.until(sweep)
     rig.close()

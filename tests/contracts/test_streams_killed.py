@@ -28,7 +28,7 @@ class Farm:
 
     def start(self, near: Any, side: str, worker: str, **sizes: int) -> tuple[subprocess.Popen[str], str]:
         """A process with an end of that side, attached to `near` both ways; its end's name."""
-        spec, place = near.spec, self.rig.place()
+        spec, network = near.spec, self.rig.network()
         name = f"{spec.name}:{worker}"
         incarnation = self._incarnations[name] = self._incarnations.get(name, -1) + 1
         process = subprocess.Popen(
@@ -44,8 +44,8 @@ class Farm:
             "via": spec.via,
             "record": to_data(spec.record),
             "answer": to_data(spec.answer),
-            "bind": place.bind,
-            "files": str(place.files) if place.files else "",
+            "bind": network.bind,
+            "files": str(network.files) if network.files else "",
             "side": side,
             "name": name,
             "incarnation": incarnation,
@@ -89,47 +89,47 @@ def farm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Farm]:
     assert descriptors() <= before
 
 
-def take(consumer: Any, number: int, rig: Rig, granted: int) -> tuple[list[tuple[int, int]], int]:
-    """Take that many slabs, one new grant for each."""
+def take(consumer: Any, number: int, rig: Rig, credited: int) -> tuple[list[tuple[int, int]], int]:
+    """Take that many slabs, one new credit for each."""
     slabs = []
     for _ in range(number):
-        lease = rig.until(consumer.get)
-        slabs.append(read(lease.tree))
-        lease.release()
-        consumer.grant(granted, 0)
-        granted += 1
-    return slabs, granted
+        loan = rig.until(consumer.get)
+        slabs.append(read(loan.tree))
+        loan.release()
+        consumer.credit(credited, 0)
+        credited += 1
+    return slabs, credited
 
 
-def test_a_killed_producer_loses_only_what_it_held_and_its_grants_are_used_again(farm: Farm) -> None:
+def test_a_killed_producer_loses_only_what_it_held_and_its_credits_are_used_again(farm: Farm) -> None:
     rig = farm.rig
     consumer = rig.consumer()
     for number in range(4):
-        consumer.grant(number, 0)
-    granted, total = 4, 0
+        consumer.credit(number, 0)
+    credited, total = 4, 0
     for incarnation in range(3):
         process, name = farm.start(consumer, "producer", "actor/0", slots=4)
-        slabs, granted = take(consumer, 40, rig, granted)
+        slabs, credited = take(consumer, 40, rig, credited)
         assert slabs == [(incarnation, number) for number in range(40)]
         farm.kill(process)
         counts = consumer.detach(name, "died")
         lost = consumer.counts.dropped.pop("died", 0)
         left = []
-        while (lease := consumer.get()) is not None:
-            left.append(read(lease.tree)[1])
-            lease.release()
-            consumer.grant(granted, 0)
-            granted += 1
+        while (loan := consumer.get()) is not None:
+            left.append(read(loan.tree)[1])
+            loan.release()
+            consumer.credit(credited, 0)
+            credited += 1
         assert left == list(range(40, 40 + len(left)))
         assert counts.put == 40 + len(left) + lost
-        assert consumer.unused_grants == 4
+        assert consumer.unused_credits == 4
         total += 40 + len(left)
     assert consumer.counts.taken == consumer.counts.released == total
     if rig.via == "files":
         later = Rig("files", rig.folder)
         later.producer()
         later.close()
-        assert len(list(rig.folder.iterdir())) == 2, "the next end sweeps what the dead left; ours are a memory and a bell"
+        assert len(list(rig.folder.iterdir())) == 2, "the next end sweeps what the dead left; ours are a memory and a wakeup"
 
 
 def test_a_killed_consumer_frees_every_slot_and_a_new_one_goes_on(farm: Farm) -> None:

@@ -92,7 +92,7 @@ class Counter(Worker):
 
 @dataclass(frozen=True, kw_only=True)
 class AddArgs:
-    grants: int = 8
+    credits: int = 8
     every: int = 0
     """Inline: a barrier after so many numbers."""
     full: bool = False
@@ -115,24 +115,24 @@ class Adder(Worker):
         """Some numbers have gone elsewhere: a counter need not begin at 0."""
         self._restored()
         self._epoch = version(context.incarnation, 0)
-        self._granted = 0
-        for _ in range(args.grants):
-            self._grant()
+        self._credited = 0
+        for _ in range(args.credits):
+            self._credit()
 
     def poll(self) -> int:
         if self._due or self.finished:
             return 0
-        if (lease := self._in.get()) is None:
+        if (loan := self._in.get()) is None:
             return 0
-        tree = cast("dict[str, Any]", lease.tree)
+        tree = cast("dict[str, Any]", loan.tree)
         who, number = tuple(tree["who"].tolist()), int(tree["number"][0])
         expected = self._expected.get(who, number if self._amidst else 0)
         assert number == expected, f"{who}: {number} instead of {expected}"
         self._expected[who] = number + 1
-        lease.release()
+        loan.release()
         self.total = (31 * self.total + number + 1) % 1_000_003
         self.taken += 1
-        self._grant()
+        self._credit()
         self.reading.totals.update(updates=self.taken // 10, trained_steps=self.taken, total=self.total)
         self._due = bool(self.context.inline and self.args.every and self.taken % self.args.every == 0)
         return 1
@@ -146,9 +146,9 @@ class Adder(Worker):
         return self._due
 
     def barrier(self, number: int) -> None:
-        while (lease := self._in.get()) is not None:
-            lease.discard("barrier")
-            self._grant()
+        while (loan := self._in.get()) is not None:
+            loan.discard("barrier")
+            self._credit()
         self._expected.clear()
         self._due, self._amidst = False, True
 
@@ -159,9 +159,9 @@ class Adder(Worker):
             groups = {"sum": {"total": np.array([self.total, self.taken])}, **({"workers": workers} if workers else {})}
             checkpoint.write(self.context.folder / "checkpoints", self.taken, cast(Any, groups), {})
 
-    def _grant(self) -> None:
-        self._in.grant(self._granted, self._epoch)
-        self._granted += 1
+    def _credit(self) -> None:
+        self._in.credit(self._credited, self._epoch)
+        self._credited += 1
 
     def _restored(self) -> None:
         run = self.context.folder or self.context.resume

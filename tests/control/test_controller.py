@@ -74,7 +74,7 @@ def fill(file: Any) -> None:
 
 
 def test_an_inline_graph_that_cannot_move_names_who_waits_for_what(tmp_path: Any) -> None:
-    _, result = run(graph(mode="inline", add={"grants": 0}), RunFolder.create(tmp_path, "rig", 1))
+    _, result = run(graph(mode="inline", add={"credits": 0}), RunFolder.create(tmp_path, "rig", 1))
     assert result.exit_code == 3
     text = result.format()
     assert "every worker waits and nobody can wake them" in text

@@ -92,7 +92,7 @@ REFUSED = [
     (
         put("nodes/trainer/args/publish_every", 3),
         "error[E03]: 'trainer.publish_every' must be at most staleness.max + 1 = 2, found 3\n"
-        "  because: a grant waits for a version that would never be published\n"
+        "  because: a credit waits for a version that would never be published\n"
         "  try: trainer.publish_every=2 or staleness.max=2",
     ),
     (

@@ -38,7 +38,7 @@ CASES = [
         "actors are the limit: busy 97 %; 7.5 cores are free: try more actors",
     ),
     (
-        report(actors(0.4, 0.8, waits={"grant": 0.6}), trainer(0.98, 1.2)),
+        report(actors(0.4, 0.8, waits={"credit": 0.6}), trainer(0.98, 1.2)),
         "the trainer is the limit: CPU-bound 98 %; no core is free: try fewer epochs or larger minibatches",
     ),
     (
@@ -50,7 +50,7 @@ CASES = [
         "the trainer is the limit: busy 92 %; no core is free: try fewer epochs or larger minibatches",
     ),
     (
-        report(actors(0.5, 0.5, waits={"answer": 0.4, "grant": 0.1}), trainer(0.5, 0.5, waits={"slab": 0.5})),
+        report(actors(0.5, 0.5, waits={"answer": 0.4, "credit": 0.1}), trainer(0.5, 0.5, waits={"slab": 0.5})),
         "nobody is busy all the time, they wait for each other: actors waits for answer 40 %; trainer waits for slab 50 %; "
         "more groups per actor or a higher staleness.max would overlap them",
     ),

@@ -30,7 +30,7 @@ REPORT = Report(
     best=201.0,
     cores=2,
     workers=(
-        WorkerRow(kind="actor", count=2, busy=0.62, cpu=1.2, rss=120_000_000, waits={"grant": 0.3, "answer": 0.05}),
+        WorkerRow(kind="actor", count=2, busy=0.62, cpu=1.2, rss=120_000_000, waits={"credit": 0.3, "answer": 0.05}),
         WorkerRow(kind="trainer", busy=0.81, cpu=0.8, rss=433_000_000, waits={"slab": 0.19}, restarts=1),
     ),
     streams=(
@@ -76,7 +76,7 @@ def test_one_plain_line_says_it_all() -> None:
     assert line(REPORT) == (
         "00:00:18 | env steps 120,000 of 300,000 (40 %), 00:00:18 to go, update 117"
         " | return 187.3 (episodes 512, length 187, best 201) | env 10,000/s, train 9,900/s"
-        " | actor busy 62 % (waits: grant 30 %, answer 5 %) | trainer busy 81 % (waits: slab 19 %)"
+        " | actor busy 62 % (waits: credit 30 %, answer 5 %) | trainer busy 81 % (waits: slab 19 %)"
         " | samples staleness 0.6 | samples dropped stop 2 | nobody is busy all the time"
     )
 
@@ -131,7 +131,7 @@ def test_a_terminal_gets_a_table_at_most_twice_a_second(monkeypatch: pytest.Monk
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     last = plain[plain.rindex("123,456") :]
     assert "batch  12,288 rows" in plain and "actor/3 restarted [1 of 3]" in plain
-    assert re.search(r"actor x 2 +│ +62 % │ +1\.20 │ +120 MB │ grant 30 %, answer 5 %", last)
+    assert re.search(r"actor x 2 +│ +62 % │ +1\.20 │ +120 MB │ credit 30 %, answer 5 %", last)
     assert re.search(r"trainer \(1 restarts\)", last)
     assert re.search(r"samples \(sample\) │ +12\.5 │ +3\.1 MB │ +3/8 │ 0\.0 / 0\.6 / 1\.0 │ stop 2", last)
     assert "nobody is busy all the time" in last

@@ -13,7 +13,7 @@ from srl.core.errors import UserError
 from srl.graph.prepare import prepare
 from srl.store import checkpoint
 from srl.streams.base import updates_of
-from srl.streams.versions import Publisher
+from srl.streams.param import Publisher
 
 GAME: dict[str, Any] = {
     "env": {"use": "fake", "teams": {"red": 2, "blue": 1}, "length": [5, 9]},

@@ -77,7 +77,7 @@ def test_a_sweep_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path: 
     script = (
         "import os, signal, sys\nfrom pathlib import Path\nfrom srl.streams.segment import Segment\n"
         f"segment = Segment.create(100, 2, Path({str(tmp_path)!r}))\n"
-        "os.mkfifo(segment.path.with_suffix('.bell'))\nos.kill(os.getpid(), signal.SIGKILL)\n"
+        "os.mkfifo(segment.path.with_suffix('.wakeup'))\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[2])
     assert len(list(tmp_path.iterdir())) == 3
@@ -93,10 +93,10 @@ def test_a_full_pipe_loses_no_message(rig: Rig) -> None:
     wire = producer._by_name[consumer.name].wire  # type: ignore[attr-defined]
     for _ in range(10_000):
         wire.send(31)
-    consumer.grant(0, 0)
+    consumer.credit(0, 0)
     assert producer.alloc() is None
     slab = rig.until(producer.alloc)
-    assert slab.grant == 0
+    assert slab.credit == 0
     rig.until(lambda: consumer.counts.dropped.get("hostile") == 10_000)
 
 

@@ -16,7 +16,7 @@ import zmq
 
 from srl.core.errors import WireError
 from srl.core.spec import Leaf
-from srl.streams.open import Place, open_end
+from srl.streams.open import Network, open_end
 from srl.streams.sequence import HEADER
 from srl.streams.zmq import new_curve_keys
 from tests.contracts.rig import Rig, answer_to, fill, params, read, rows
@@ -126,8 +126,8 @@ def test_no_slab_is_lost_or_comes_twice_when_the_link_is_cut_and_heals(rig: Rig,
     producer, consumer = rig.producer(slots=6), rig.consumer()
     proxy = join_through(proxies, producer, consumer)
     for number in range(12):
-        consumer.grant(number, 0)
-    state = {"made": 0, "goal": 0, "granted": 12}
+        consumer.credit(number, 0)
+    state = {"made": 0, "goal": 0, "credited": 12}
     arrived: list[int] = []
 
     def make() -> None:
@@ -138,11 +138,11 @@ def test_no_slab_is_lost_or_comes_twice_when_the_link_is_cut_and_heals(rig: Rig,
 
     def sweep() -> bool:
         make()
-        while (lease := consumer.get()) is not None:
-            arrived.append(read(lease.tree)[1])
-            lease.release()
-            consumer.grant(state["granted"], 0)
-            state["granted"] += 1
+        while (loan := consumer.get()) is not None:
+            arrived.append(read(loan.tree)[1])
+            loan.release()
+            consumer.credit(state["credited"], 0)
+            state["credited"] += 1
         return len(arrived) >= state["goal"]
 
     for _ in range(3):
@@ -240,7 +240,7 @@ def test_bytes_that_are_no_zeromq_disturb_nobody(rig: Rig) -> None:
         for junk in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(200), b"\xff" + b"\0" * 8 + b"\x7f\3\1NULL" + os.urandom(200)):
             with socket.create_connection((host, int(port))) as raw:
                 raw.sendall(junk)
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
         producer.put(rig.until(producer.alloc))
         rig.until(consumer.get).release()
     assert consumer.counts.taken == 60
@@ -252,12 +252,12 @@ def test_only_peers_with_a_known_key_come_in(tmp_path: Path) -> None:
     producer, consumer, stranger = rig.producer(), rig.consumer(), rig.producer("actor/1")
     rig.join([producer], [consumer])
     stranger.attach(consumer.name, consumer.address(), 0)  # the consumer was never told of it
-    consumer.grant(0, 0)
+    consumer.credit(0, 0)
     assert stranger.alloc() is None
-    assert rig.until(producer.alloc).grant == 0
+    assert rig.until(producer.alloc).credit == 0
     rig.until(lambda: consumer.counts.dropped.get("stranger", 0) >= 2)
     assert stranger.alloc() is None
-    clear = open_end(rig.spec("sample"), "producer", name="sample:actor/2", bell=rig.bell(), place=Place())
+    clear = open_end(rig.spec("sample"), "producer", name="sample:actor/2", wakeup=rig.wakeup(), network=Network())
     rig.ends.append(clear)
     with pytest.raises(WireError, match="encrypts"):
         clear.attach(consumer.name, consumer.address(), 0)
@@ -278,7 +278,7 @@ def test_compressed_slabs_arrive_as_they_were_and_lying_blocks_are_refused(rig: 
     rig.join([producer], [consumer])
     rig.settle()
     for number in range(5):
-        consumer.grant(number, 0)
+        consumer.credit(number, 0)
         slab = rig.until(producer.alloc)
         slab.tree["frames"][:] = number
         slab.tree["frames"][0, :5] = np.random.default_rng(number).integers(0, 255, (5, 84))
@@ -286,9 +286,9 @@ def test_compressed_slabs_arrive_as_they_were_and_lying_blocks_are_refused(rig: 
         slab.tree["tiny"][:] = [1, 2, number]
         sent = {key: value.copy() for key, value in slab.tree.items()}
         producer.put(slab)
-        lease = rig.until(consumer.get)
-        assert all((lease.tree[key] == value).all() for key, value in sent.items())
-        lease.release()
+        loan = rig.until(consumer.get)
+        assert all((loan.tree[key] == value).all() for key, value in sent.items())
+        loan.release()
     rig.settle()
     wire = consumer._by_name[producer.name].wire  # type: ignore[attr-defined]
     good = wire._packers[5].pack(sent)

@@ -53,7 +53,7 @@ def test_what_is_not_of_the_schema_is_refused(data: Any) -> None:
 
 def test_a_report_survives_the_way() -> None:
     reading = Reading({"env_steps": 3.0}, {"episode/return": (10.0, 2.0)})
-    report = WorkerReport(reading, 0.5, "grants", False, {"out": Counts(4, 3, 2, 100, {"stop": 1})})
+    report = WorkerReport(reading, 0.5, "credits", False, {"out": Counts(4, 3, 2, 100, {"stop": 1})})
     assert report_from_data(msgpack.unpackb(msgpack.packb(report_to_data(report)))) == report
 
 

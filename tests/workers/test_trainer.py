@@ -9,16 +9,17 @@ import srl.workers.trainer as trainer_room
 from srl.graph.prepare import prepare
 from srl.graph.spec import Stop
 from srl.streams.base import SampleProducer
-from srl.streams.open import open_bell, open_end
+from srl.streams.open import open_end
+from srl.streams.wakeup import Wakeup
 from srl.workers.host import Host, Peer, Seat
 
 
-def test_a_grant_that_is_asked_for_during_an_update_is_given_before_its_end() -> None:
+def test_a_credit_that_is_asked_for_during_an_update_is_given_before_its_end() -> None:
     prepared = prepare("cartpole", ["layout=impala", "streams.all.via=shm", "staleness.max=1", "evaluation=null"])
     trainer = Host(prepared.graph, prepared.derived, [Seat("trainer", 0)])
-    bell = open_bell()
+    wakeup = Wakeup()
     stream = prepared.derived.streams["samples.main"]
-    producer = open_end(stream, "producer", name="samples.main:actor/0", bell=bell, slots=2)
+    producer = open_end(stream, "producer", name="samples.main:actor/0", wakeup=wakeup, slots=2)
     assert isinstance(producer, SampleProducer)
     try:
         [(port, end)] = [(port, end) for port, end in trainer.bound()["trainer/0"].items() if end["side"] == "consumer"]
@@ -26,9 +27,9 @@ def test_a_grant_that_is_asked_for_during_an_update_is_given_before_its_end() ->
         producer.attach("samples.main:trainer/0", end["address"], 0)
         trainer.make()
         trainer.sweep()
-        assert producer.alloc() is None  # it says `want`: on the trainer's bell, nothing more
+        assert producer.alloc() is None  # it says `want`: on the trainer's wakeup, nothing more
         trainer.workers["trainer/0"].learner.between()  # type: ignore[attr-defined]
-        bell.deliver()
+        wakeup.deliver()
         slab = producer.alloc()
         assert slab is not None
         producer.put(slab)
@@ -37,7 +38,7 @@ def test_a_grant_that_is_asked_for_during_an_update_is_given_before_its_end() ->
     finally:
         producer.close()
         trainer.close()
-        bell.close()
+        wakeup.close()
 
 
 STOP = ["~stop.env_steps", "~stop.return", "stop.seconds=10"]

@@ -14,7 +14,7 @@ from srl.core.spec import lead
 from srl.core.tree import Array, Tree
 from srl.streams.base import Answer, Asked, Counts, InferClient, InferServer, StreamSpec, Ticket, Version
 from srl.streams.codec import Arena, Layout
-from srl.streams.links import ANSWER, ASK, Linked, Peers, Transport, Wire, in_order, place
+from srl.streams.peers import ANSWER, ASK, Peer, Peers, Transport, Wire, in_order, index_of
 
 
 def block_arena(question: Layout, answer: Layout, groups: int) -> Arena:
@@ -27,17 +27,17 @@ class _Question:
     ticket: Ticket = 0
     rows: Tree | None = None
     min_version: Version = 0
-    server: _Server | None = None
+    server: _ServerPeer | None = None
     open: bool = False
     answer: Answer | None = None
 
 
 @dataclass(slots=True)
-class _Server(Linked):
+class _ServerPeer(Peer):
     pass
 
 
-class Client(Peers[_Server], InferClient):
+class Client(Peers[_ServerPeer], InferClient):
     """Where questions are asked. The rows of a question must stay as they are until it is answered."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int, units: int, incarnation: int) -> None:
@@ -52,7 +52,7 @@ class Client(Peers[_Server], InferClient):
         self._answers = [arena.record(self._memory, 2 * group + 1, writable=False) for group in range(groups)]
         self._next: Ticket = (incarnation << 32) + 1
         self._known: set[str] = set()
-        self._homes: list[_Server | None] = [None] * groups
+        self._homes: list[_ServerPeer | None] = [None] * groups
         self._copies = transport.by == "memory"
         self._handlers = {ANSWER: self._on_answer}
 
@@ -84,14 +84,14 @@ class Client(Peers[_Server], InferClient):
         ]
         return f"{self.name}: {', '.join(texts)}" if texts else ""
 
-    def _send(self, group: int, question: _Question, server: _Server | None) -> None:
+    def _send(self, group: int, question: _Question, server: _ServerPeer | None) -> None:
         question.server = server
         if server is not None:
             self._counts.put += 1
             self._counts.bytes += self._question.size
             server.wire.send(ASK, group, question.ticket, question.min_version, question.rows)
 
-    def _on_answer(self, link: _Server, slot: int, number: int, value: int, body: Tree | None) -> None:
+    def _on_answer(self, link: _ServerPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
         if slot >= len(self._groups):
             self.refuse()
             return
@@ -113,15 +113,15 @@ class Client(Peers[_Server], InferClient):
     def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
         return {ASK: self._question, ANSWER: self._answer}
 
-    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _Server:
+    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _ServerPeer:
         self._known.add(peer)
-        return _Server(peer, address["source"], incarnation, wire)
+        return _ServerPeer(peer, address["source"], incarnation, wire)
 
-    def _attached(self, link: _Server) -> None:
+    def _attached(self, link: _ServerPeer) -> None:
         self._find_homes()
         self._ask_again()
 
-    def _detached(self, link: _Server, reason: str) -> Counts:
+    def _detached(self, link: _ServerPeer, reason: str) -> Counts:
         for group, question in enumerate(self._groups):
             if question.open and question.server is link:
                 question.server = None
@@ -136,7 +136,7 @@ class Client(Peers[_Server], InferClient):
         """A group keeps to one server; while that is away, to the next in order."""
         names = in_order(self._known)
         for group in range(len(self._groups)):
-            start = place(self.name) + group
+            start = index_of(self.name) + group
             order = [names[(start + step) % len(names)] for step in range(len(names))]
             self._homes[group] = next((self._by_name[name] for name in order if name in self._by_name), None)
 
@@ -154,7 +154,7 @@ class Client(Peers[_Server], InferClient):
 
 
 @dataclass(slots=True)
-class _Client(Linked):
+class _ClientPeer(Peer):
     units: int
     groups: int
     questions: list[Tree]
@@ -167,7 +167,7 @@ class _Client(Linked):
 
 @dataclass(slots=True)
 class _Queued:
-    client: _Client
+    client: _ClientPeer
     group: int
     ticket: Ticket
     min_version: Version
@@ -175,7 +175,7 @@ class _Queued:
     since: float
 
 
-class Server(Peers[_Client], InferServer):
+class Server(Peers[_ClientPeer], InferServer):
     """Where questions are answered."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, incarnation: int) -> None:
@@ -299,7 +299,7 @@ class Server(Peers[_Client], InferServer):
             target[...] = array
         client.wire.send(ANSWER, queued.group, queued.ticket, version)
 
-    def _on_ask(self, link: _Client, slot: int, number: int, value: int, body: Tree | None) -> None:
+    def _on_ask(self, link: _ClientPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
         if slot >= link.groups or number <= link.last[slot]:
             self.refuse()
             return
@@ -322,10 +322,10 @@ class Server(Peers[_Client], InferServer):
         units = int(address["units"])
         return Layout(lead(self.spec.record, units)), Layout(lead(self.spec.answer, units))
 
-    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _Client:
+    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _ClientPeer:
         units, groups, memory = int(address["units"]), int(address["groups"]), wire.memory
         size = units * self._unit.size
-        client = _Client(peer, address["source"], incarnation, wire, units, groups, [], [], None, size, [0] * groups)
+        client = _ClientPeer(peer, address["source"], incarnation, wire, units, groups, [], [], None, size, [0] * groups)
         if memory is not None:
             question, answer = self._layouts(address)
             arena = block_arena(question, answer, groups)
@@ -334,7 +334,7 @@ class Server(Peers[_Client], InferServer):
             client.words = arena.words(memory)
         return client
 
-    def _detached(self, link: _Client, reason: str) -> Counts:
+    def _detached(self, link: _ClientPeer, reason: str) -> Counts:
         link.gone = True
         kept = [queued for queued in self._queue if queued.client is not link]
         lost = len(self._queue) - len(kept)

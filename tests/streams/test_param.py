@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from srl.streams.versions import HISTORY, thinned
+from srl.streams.param import HISTORY, thinned
 
 
 def _kept_of(count: int) -> list[int]:

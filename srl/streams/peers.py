@@ -16,7 +16,7 @@ from srl.streams.base import Counts, End, StreamSpec
 from srl.streams.codec import Arena, Layout, agreement
 
 # One way of saying everything, on every transport: (kind, slot, number, value) and perhaps a record.
-WANT, UNWANT, LATER, GRANT, PUT, FREE, BACK = range(1, 8)
+REQUEST, CANCEL, WAIT, CREDIT, PUT, FREE, RETURN = range(1, 8)
 ASK, ANSWER = 16, 17
 NEW, NEWER, PARAMS, FETCH, KEPT, HELD = range(24, 30)
 
@@ -48,8 +48,8 @@ class Wire(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the ends of this process live."""
+class Network:
+    """How the ends of this process can be reached."""
 
     bind: str = "tcp://127.0.0.1"
     """zmq: where sockets bind, without the port."""
@@ -69,8 +69,8 @@ class Transport(ABC):
 
     @classmethod
     @abstractmethod
-    def beside(cls, bell: Any, place: Place) -> Self:
-        """One for an end of a process with this bell, at this place."""
+    def beside(cls, wakeup: Any, network: Network) -> Self:
+        """One for an end of a process with this wakeup."""
 
     @abstractmethod
     def open(self, end: Peers[Any], arena: Arena) -> Any:
@@ -101,7 +101,7 @@ class Transport(ABC):
 
 
 @dataclass(slots=True)
-class Linked:
+class Peer:
     """One attached peer; each kind of end adds what it knows of it."""
 
     name: str
@@ -110,7 +110,7 @@ class Linked:
     wire: Wire
 
 
-P = TypeVar("P", bound=Linked)
+P = TypeVar("P", bound=Peer)
 Handler = Callable[[P, int, int, int, "Tree | None"], None]
 
 
@@ -257,7 +257,7 @@ class Peers(End, Generic[P]):
         """Drop all views of the arena."""
 
 
-def place(name: str) -> int:
+def index_of(name: str) -> int:
     """The index of `stream:worker/index`; 0 if it has none."""
     tail = name.rpartition("/")[2]
     return int(tail) if tail.isdigit() else 0
@@ -265,4 +265,4 @@ def place(name: str) -> int:
 
 def in_order(names: Any) -> list[str]:
     """Names sorted so that worker/10 comes after worker/9."""
-    return sorted(names, key=lambda name: (name.rpartition("/")[0], place(name), name))
+    return sorted(names, key=lambda name: (name.rpartition("/")[0], index_of(name), name))

@@ -1,11 +1,11 @@
-"""The grant rule: which slabs may be started, so that no row is ever staler than allowed and nothing stands still."""
+"""The credit rule: which slabs may be started, so that no row is ever staler than allowed and nothing stands still."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Grant(NamedTuple):
+class Credit(NamedTuple):
     """Permission to start one slab."""
 
     number: int
@@ -13,8 +13,8 @@ class Grant(NamedTuple):
     """Row 0 must be answered by a version of at least so many updates."""
 
 
-class Grants:
-    """B slabs make a batch. Grant g belongs to batch u = g // B and is issued once `updates` >= u - staleness."""
+class Credits:
+    """B slabs make a batch. Credit g belongs to batch u = g // B and is issued once `updates` >= u - staleness."""
 
     def __init__(self, batch_slabs: int, staleness: int, updates: int = 0) -> None:
         if batch_slabs < 1 or staleness < 0:
@@ -24,7 +24,7 @@ class Grants:
         self.restart(updates)
 
     def restart(self, updates: int) -> None:
-        """A new epoch begins after so many updates: every grant and every slab of before is void."""
+        """A new epoch begins after so many updates: every credit and every slab of before is void."""
         self.updates = updates
         self._first = updates
         self._issued = updates * self.batch_slabs
@@ -35,20 +35,20 @@ class Grants:
         """Places for slabs: a cell is used again only after the update that read it."""
         return (self.staleness + 1) * self.batch_slabs
 
-    def issue(self, updates: int) -> list[Grant]:
-        """The grants that became permitted, now that so many updates are done and published."""
+    def issue(self, updates: int) -> list[Credit]:
+        """The credits that became permitted, now that so many updates are done and published."""
         self._finish(updates)
         end = (updates + self.staleness + 1) * self.batch_slabs
-        grants = [self._grant(number) for number in range(self._issued, end)]
+        credits = [self._credit(number) for number in range(self._issued, end)]
         self._issued = max(self._issued, end)
-        return grants
+        return credits
 
     def cell(self, number: int) -> int:
-        """Where the slab of this grant is copied to."""
+        """Where the slab of this credit is copied to."""
         return number % self.cells
 
     def arrived(self, number: int) -> bool:
-        """Its slab lies in its cell. False: the grant is void (an older epoch, or used before) and the slab must be dropped."""
+        """Its slab lies in its cell. False: the credit is void (an older epoch, or used before) and the slab must be dropped."""
         if not self.updates * self.batch_slabs <= number < self._issued or self._full[self.cell(number)]:
             return False
         self._full[self.cell(number)] = True
@@ -66,10 +66,10 @@ class Grants:
         first = update * self.batch_slabs
         return sum(not self._full[self.cell(number)] for number in range(first, first + self.batch_slabs))
 
-    def forget(self) -> list[Grant]:
-        """Empty all cells that no update has read yet (barrier); their grants, to be given again."""
+    def forget(self) -> list[Credit]:
+        """Empty all cells that no update has read yet (barrier); their credits, to be given again."""
         first = self.updates * self.batch_slabs
-        again = [self._grant(number) for number in range(first, self._issued) if self._full[self.cell(number)]]
+        again = [self._credit(number) for number in range(first, self._issued) if self._full[self.cell(number)]]
         self._full = [False] * self.cells
         return again
 
@@ -81,5 +81,5 @@ class Grants:
         self.updates = updates
         self._issued = max(self._issued, updates * self.batch_slabs)
 
-    def _grant(self, number: int) -> Grant:
-        return Grant(number, max(self._first, number // self.batch_slabs - self.staleness))
+    def _credit(self, number: int) -> Credit:
+        return Credit(number, max(self._first, number // self.batch_slabs - self.staleness))

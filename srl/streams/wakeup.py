@@ -1,4 +1,4 @@
-"""The bell of a process: a pipe that carries messages, sockets and watched descriptors, in one poll set."""
+"""What can wake the loop of a process: a pipe that carries messages, sockets and watched descriptors, in one poll set."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
-from srl.streams.base import Bell
-
 MESSAGE = struct.Struct("<HHIQQQ")
 """end, kind, slot, source, number, value: one atomic write of 32 bytes."""
 _READ = 4096
@@ -23,7 +21,7 @@ _WAKE = MESSAGE.pack(0xFFFF, 0, 0, 0, 0, 0)
 Receive = Callable[[int, int, int, int, int, Any], None]
 
 
-class ProcessBell(Bell):
+class Wakeup:
     """Nothing is opened before something needs it: with inproc ends alone a sweep costs two attribute reads."""
 
     def __init__(self) -> None:
@@ -110,7 +108,7 @@ class ProcessBell(Bell):
             self._context.set(zmq.MAX_SOCKETS, min(16384, self._context.get(zmq.SOCKET_LIMIT)))
         return self._context
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the loop, from any thread."""
         self.pipe()
         assert self._pipe is not None
@@ -120,6 +118,7 @@ class ProcessBell(Bell):
     # what the loop uses ---------------------------------------------------------------------------------------------
 
     def deliver(self) -> int:
+        """Hand all messages that have come to their ends; how many there were. Never waits."""
         self.sweep += 1
         if self._pipe is None and not self._sockets and not self._watched:
             return 0
@@ -133,6 +132,7 @@ class ProcessBell(Bell):
         return done
 
     def wait(self, timeout: float | None) -> None:
+        """Sleep until a message, a socket or a watched descriptor is there, or the time is up."""
         if self._lagging:
             timeout = min(0.002, timeout) if timeout is not None else 0.002
         if self._timers:
@@ -140,13 +140,14 @@ class ProcessBell(Bell):
             timeout = rest if timeout is None else min(timeout, rest)
         if self._pipe is None and not self._sockets and not self._watched:
             if timeout is None:
-                raise RuntimeError("the bell would wait for ever: nothing can ring it")
+                raise RuntimeError("nothing can end this wait: no descriptor, no timer, no time-out")
             time.sleep(timeout)
             return
         self._wait(timeout)
 
-    def watch(self, descriptor: int, ring: Any) -> None:
-        self._watched[descriptor] = ring
+    def watch(self, descriptor: int, call: Callable[[], Any]) -> None:
+        """Call this from `deliver` or `wait` whenever the descriptor is readable."""
+        self._watched[descriptor] = call
         self._poll = None
 
     def unwatch(self, descriptor: int) -> None:
@@ -155,9 +156,11 @@ class ProcessBell(Bell):
 
     @property
     def outside(self) -> bool:
+        """A peer in another process can send messages, so an idle sweep is no deadlock."""
         return bool(self._sockets) or any(end is not None for end in self._ends)
 
     def close(self) -> None:
+        """Give everything back. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -227,22 +230,22 @@ class ProcessBell(Bell):
             if key in self._sockets:
                 done += self._sockets[key]()
             elif key in self._watched:
-                ring = self._watched[key]
-                if ring is None:
+                call = self._watched[key]
+                if call is None:
                     done += self._drain(key)
                 else:
-                    ring()
+                    call()
                     done += 1
         return done
 
     def _wait(self, timeout: float | None) -> None:
         """Sleep, but leave what came to the next deliver, except for watched descriptors."""
-        for key in self._rung(timeout):
-            ring = self._watched.get(key) if isinstance(key, int) else None
-            if ring is not None:
-                ring()
+        for key in self._readable(timeout):
+            call = self._watched.get(key) if isinstance(key, int) else None
+            if call is not None:
+                call()
 
-    def _rung(self, timeout: float | None) -> list[Any]:
+    def _readable(self, timeout: float | None) -> list[Any]:
         """What has something to read, after at most so many seconds. Polls count in milliseconds: too coarse for a short rest."""
         polled = self._set()
         if timeout is not None and timeout < _SHORT and self._selectable:

@@ -12,7 +12,7 @@ from srl.core.errors import UserError
 from srl.core.tree import Array, Tree
 from srl.streams.base import Counts, ParamPublisher, ParamSubscriber, StreamSpec, Version
 from srl.streams.codec import Arena, Layout
-from srl.streams.links import FETCH, HELD, KEPT, NEW, NEWER, PARAMS, Linked, Peers, Transport, Wire
+from srl.streams.peers import FETCH, HELD, KEPT, NEW, NEWER, PARAMS, Peer, Peers, Transport, Wire
 
 HISTORY = 64
 """Versions that a publisher remembers: of more, some between the oldest and the newest are given up."""
@@ -63,13 +63,13 @@ def choose(versions: list[Version], kind: int, argument: int) -> Version | None:
 
 
 @dataclass(slots=True)
-class _Reader(Linked):
+class _SubscriberPeer(Peer):
     newer_than: int | None = None
     """The long poll that waits: -1 asks for any version."""
     fetch: tuple[int, int, int] | None = None
 
 
-class Publisher(Peers[_Reader], ParamPublisher):
+class Publisher(Peers[_SubscriberPeer], ParamPublisher):
     """Where new parameters come from."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, incarnation: int) -> None:
@@ -139,11 +139,11 @@ class Publisher(Peers[_Reader], ParamPublisher):
         self._kept[version] = handle
         return dropped
 
-    def _name(self, link: _Reader, version: Version, dropped: Version) -> None:
+    def _name(self, link: _SubscriberPeer, version: Version, dropped: Version) -> None:
         """Let a reader know that this version is kept, and which was given up for it (itself: none)."""
         link.wire.send(HELD, 0, dropped, version)
 
-    def _tell(self, link: _Reader) -> None:
+    def _tell(self, link: _SubscriberPeer) -> None:
         if self._version < 0:
             return
         if self.transport.by == "memory":
@@ -154,7 +154,7 @@ class Publisher(Peers[_Reader], ParamPublisher):
             link.newer_than = None
             link.wire.send(PARAMS, 0, 0, self._version, self._newest)
 
-    def _serve(self, link: _Reader) -> None:
+    def _serve(self, link: _SubscriberPeer) -> None:
         if link.fetch is None:
             return
         kind, argument, request = link.fetch
@@ -168,11 +168,11 @@ class Publisher(Peers[_Reader], ParamPublisher):
         else:
             link.wire.send(KEPT, 0, request, version, kept)
 
-    def _on_newer(self, link: _Reader, slot: int, number: int, value: int, body: Tree | None) -> None:
+    def _on_newer(self, link: _SubscriberPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
         link.newer_than = number - 1
         self._tell(link)
 
-    def _on_fetch(self, link: _Reader, slot: int, number: int, value: int, body: Tree | None) -> None:
+    def _on_fetch(self, link: _SubscriberPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
         link.fetch = (slot, number, value)
         self._serve(link)
 
@@ -184,16 +184,16 @@ class Publisher(Peers[_Reader], ParamPublisher):
     def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
         return {PARAMS: self._layout, KEPT: self._layout}
 
-    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _Reader:
-        return _Reader(peer, address["source"], incarnation, wire)
+    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _SubscriberPeer:
+        return _SubscriberPeer(peer, address["source"], incarnation, wire)
 
-    def _attached(self, link: _Reader) -> None:
+    def _attached(self, link: _SubscriberPeer) -> None:
         for version in self._kept:
             self._name(link, version, version)
         if self.transport.by != "bytes":  # there the reader asks
             self._tell(link)
 
-    def _detached(self, link: _Reader, reason: str) -> Counts:
+    def _detached(self, link: _SubscriberPeer, reason: str) -> Counts:
         return Counts()
 
     def _release_memory(self) -> None:
@@ -204,7 +204,7 @@ class Publisher(Peers[_Reader], ParamPublisher):
 
 
 @dataclass(slots=True)
-class _Source(Linked):
+class _PublisherPeer(Peer):
     words: memoryview | None
     slots: list[list[Array]]
     seen: int = -1
@@ -212,7 +212,7 @@ class _Source(Linked):
     kept: list[Version] = field(default_factory=list)
 
 
-class Subscriber(Peers[_Source], ParamSubscriber):
+class Subscriber(Peers[_PublisherPeer], ParamSubscriber):
     """Where the newest parameters are read."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, incarnation: int) -> None:
@@ -220,8 +220,8 @@ class Subscriber(Peers[_Source], ParamSubscriber):
         super().__init__(spec, "subscriber", name, transport, Arena(0, []), incarnation)
         self._seen: Version = -1
         self._pending: tuple[Version, Tree] | None = None
-        self._sources: list[_Source] = []
-        self._shared: list[_Source] = []
+        self._sources: list[_PublisherPeer] = []
+        self._shared: list[_PublisherPeer] = []
         self._copy: list[Array] = []
         self._request = incarnation << 32
         self._selector = ""
@@ -267,7 +267,7 @@ class Subscriber(Peers[_Source], ParamSubscriber):
         self._seen = max(self._seen, found[0])
         return found
 
-    def _read(self, link: _Source, newer_than: Version) -> tuple[Version, Tree] | None:
+    def _read(self, link: _PublisherPeer, newer_than: Version) -> tuple[Version, Tree] | None:
         """Copy the newest slot; again if the publisher has come round to it meanwhile."""
         words = link.words
         assert words is not None
@@ -305,19 +305,19 @@ class Subscriber(Peers[_Source], ParamSubscriber):
         elif self._selector:
             parse(self._selector)
 
-    def _on_new(self, link: _Source, slot: int, number: int, value: int, body: Tree | None) -> None:
+    def _on_new(self, link: _PublisherPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
         """Nothing to note: the message has woken the loop, the words tell the rest."""
 
-    def _on_held(self, link: _Source, slot: int, number: int, value: int, body: Tree | None) -> None:
+    def _on_held(self, link: _PublisherPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
         link.kept = [*(version for version in link.kept if version not in (number, value)), value]
 
-    def _on_params(self, link: _Source, slot: int, number: int, value: int, body: Tree | None) -> None:
+    def _on_params(self, link: _PublisherPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
         if body is None:
             self.refuse()
         elif self._pending is None or value > self._pending[0]:
             self._pending = (value, body)
 
-    def _on_kept(self, link: _Source, slot: int, number: int, value: int, body: Tree | None) -> None:
+    def _on_kept(self, link: _PublisherPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
         if number != self._request or not self._selector:
             return
         if body is None:
@@ -328,7 +328,7 @@ class Subscriber(Peers[_Source], ParamSubscriber):
                 return
         self._fetched = (value, body)
 
-    def _load(self, link: _Source, handle: int, version: Version) -> Tree | None:
+    def _load(self, link: _PublisherPeer, handle: int, version: Version) -> Tree | None:
         arena = Arena(1, [self._layout])
         memory = link.wire.load(handle, arena.size)
         if memory is None or arena.words(memory)[0] != version:
@@ -343,22 +343,22 @@ class Subscriber(Peers[_Source], ParamSubscriber):
     def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
         return {PARAMS: self._layout, KEPT: self._layout}
 
-    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _Source:
+    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _PublisherPeer:
         memory = wire.memory if self.transport.by == "memory" else None
         if memory is None:
-            return _Source(peer, address["source"], incarnation, wire, None, [])
+            return _PublisherPeer(peer, address["source"], incarnation, wire, None, [])
         arena = version_arena(self._layout)
         slots = [self._layout.flat(arena.record(memory, slot, writable=False)) for slot in range(_SLOTS)]
-        return _Source(peer, address["source"], incarnation, wire, arena.words(memory), slots)
+        return _PublisherPeer(peer, address["source"], incarnation, wire, arena.words(memory), slots)
 
-    def _attached(self, link: _Source) -> None:
+    def _attached(self, link: _PublisherPeer) -> None:
         self._sources.append(link)
         self._shared = [source for source in self._sources if source.words is not None]
         if self.transport.by == "bytes":
             link.wire.send(NEWER, 0, self._seen + 1)
         self._ask_fetch()
 
-    def _detached(self, link: _Source, reason: str) -> Counts:
+    def _detached(self, link: _PublisherPeer, reason: str) -> Counts:
         """What it had published last can still be read."""
         self._sources.remove(link)
         self._shared = [source for source in self._sources if source.words is not None]
