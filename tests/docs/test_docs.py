@@ -133,7 +133,7 @@ def test_experiments_that_are_quoted_are_those_of_the_files() -> None:
 
 
 def test_lines_of_examples_are_counted_right() -> None:
-    text = (ROOT / "docs" / "doors.md").read_text()
+    text = (ROOT / "docs" / "extending.md").read_text()
     counted = re.findall(r"\]\((examples/\w+\.py)\), (\d+) lines", text)
     assert len(counted) == 2
     for path, lines in counted:
