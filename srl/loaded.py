@@ -16,6 +16,7 @@ from srl.core.errors import UserError
 from srl.core.seeds import Rng, row_keys, word
 from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, leaves, map_tree
+from srl.envs.bounds import action_map
 from srl.graph.build import graph_from_yaml
 from srl.graph.derive import Derived, PolicyInfo, derive
 from srl.graph.spec import Graph
@@ -23,7 +24,6 @@ from srl.graph.weights import ready_policy
 from srl.store import checkpoint
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
-from srl.workers.actions import action_map
 from srl.workers.checkpoints import checkpoint_folder
 from srl.workers.rollout import Rollout, picture, rendering
 

@@ -12,7 +12,7 @@ from srl.core.errors import UserError
 from srl.graph.derive import Derived, derive
 from srl.graph.spec import Graph
 from srl.workers.base import Reading, Worker
-from srl.workers.host import Host
+from srl.workers.loop import WorkerLoop
 
 _IDLE = 1000
 """Sweeps without work after which somebody must be waiting for a clock."""
@@ -38,19 +38,19 @@ class Session:
         """Means of what they reported in the last `step`."""
         self.batch: Any = None
         """What the first trainer learned from last."""
-        self._host = _connected(self.graph, self.derived)
+        self._loop = _connected(self.graph, self.derived)
         if self._trainers:
             self._keep_batches()
 
     def step(self, updates: int = 1) -> Mapping[str, float]:
         """Go on until so many more updates are made (without a trainer: sweeps that did work); the means of that time."""
         start, idle, swept = self._updates, 0, 0
-        while not self._host.finished:
-            done = self._host.sweep()
+        while not self._loop.finished:
+            done = self._loop.sweep()
             swept += done > 0
             idle = 0 if done else idle + 1
             if not done:
-                self._host.wait(0.1)
+                self._loop.wait(0.1)
             if idle > _IDLE:
                 break
             if (self._updates - start if self._trainers else swept) >= updates:
@@ -61,23 +61,23 @@ class Session:
     @property
     def finished(self) -> bool:
         """True at the stop condition."""
-        return self._host.finished
+        return self._loop.finished
 
     @property
     def workers(self) -> Mapping[str, Worker]:
         """`node/index` -> worker."""
-        return self._host.workers
+        return self._loop.workers
 
     @property
     def algorithm(self) -> Any:
         """The algorithm of the first trainer."""
         if not self._trainers:
-            raise UserError("this session has no trainer", ("workers", ", ".join(self._host.workers)))
+            raise UserError("this session has no trainer", ("workers", ", ".join(self._loop.workers)))
         return self._trainers[0].learner.algorithm
 
     def close(self) -> None:
         """Give everything back. Idempotent."""
-        self._host.close()
+        self._loop.close()
 
     def __enter__(self) -> Session:
         return self
@@ -87,7 +87,7 @@ class Session:
 
     @property
     def _trainers(self) -> list[Any]:
-        return [worker for worker in self._host.workers.values() if hasattr(worker, "learner")]
+        return [worker for worker in self._loop.workers.values() if hasattr(worker, "learner")]
 
     @property
     def _updates(self) -> float:
@@ -105,18 +105,18 @@ class Session:
 
     def _take(self) -> None:
         reading = Reading()
-        for report in self._host.reports().values():
+        for report in self._loop.reports().values():
             reading.merge(report.reading)
         self.totals = dict(reading.totals)
         self.means = {name: value / number for name, (value, number) in reading.means.items() if number}
 
 
-def _connected(graph: Graph, derived: Derived) -> Host:
+def _connected(graph: Graph, derived: Derived) -> WorkerLoop:
     """All workers of a graph, attached and made, in this process."""
     (plan,) = plan_processes(graph)
-    host = Host(graph, derived, plan.seats, inline=True)
+    loop = WorkerLoop(graph, derived, plan.seats, inline=True)
     vias = {name: spec.via for name, spec in derived.streams.items()}
-    pairs = peers_of(graph, bound_ends(graph, plan, host.bound()), vias)
-    host.attach(attachments(pairs.get(plan.name, [])))
-    host.make()
-    return host
+    pairs = peers_of(graph, bound_ends(graph, plan, loop.bound()), vias)
+    loop.attach(attachments(pairs.get(plan.name, [])))
+    loop.make()
+    return loop

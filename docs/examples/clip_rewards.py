@@ -19,10 +19,6 @@ class ClipRewards(Worker):
         super().__init__(args, ends, context)
         self.open = {}  # credit -> the slab that waits to be filled
 
-    @classmethod
-    def record(cls, args, port, node, graph, policies, records):
-        return records.get(node.ports["source"]) if port == "sink" else None  # what comes in goes out
-
     def poll(self):
         source, sink, done = self.ends["source"], self.ends["sink"], 0
         while (slab := sink.alloc()) is not None:  # the trainer wants a slab: want one, of the same age

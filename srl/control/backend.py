@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from srl.core.errors import SrlError
-from srl.workers.driver import Driver
 from srl.workers.messages import Message
+from srl.workers.process import ProcessAgent
 
 _SWEEPS = 256
 """Sweeps of the inline backend before it gives the controller its turn."""
@@ -51,69 +51,69 @@ class InlineBackend(Backend):
     """All workers in this process and thread, stepped by `poll`. It reports by number of updates, never by time."""
 
     def __init__(self) -> None:
-        self.driver: Driver | None = None
+        self.agent: ProcessAgent | None = None
         self._sent: list[Message] = []
         self._mark = 0.0
         self._sweeps = 0
 
     def send(self, message: Message) -> None:
         if message["type"] == "start":
-            self.driver = Driver(message["process"], self._sent.append, inline=True)
-        if self.driver is not None and self.driver.phase != "closed" and message["type"] not in ("kill", "stacks"):
-            driver = self.driver
-            self._guarded(lambda: driver.handle(message))
-            if driver.phase == "closed":
+            self.agent = ProcessAgent(message["process"], self._sent.append, inline=True)
+        if self.agent is not None and self.agent.phase != "closed" and message["type"] not in ("kill", "stacks"):
+            agent = self.agent
+            self._guarded(lambda: agent.handle(message))
+            if agent.phase == "closed":
                 self._exit(0)
 
     def poll(self, timeout: float) -> list[Message]:
         for _ in range(_SWEEPS):
-            if self._sent or self.driver is None:
+            if self._sent or self.agent is None:
                 break
             self._guarded(self._sweep)
         sent, self._sent[:] = list(self._sent), []
         return sent
 
     def close(self) -> None:
-        if self.driver is not None:
-            self.driver.close()
+        if self.agent is not None:
+            self.agent.close()
 
     def _sweep(self) -> None:
-        driver = self.driver
-        assert driver is not None
-        done = driver.turn()
-        if done and self._progressed(driver):
-            driver.report()
+        agent = self.agent
+        assert agent is not None
+        done = agent.turn()
+        if done and self._progressed(agent):
+            agent.report()
         elif not done:
-            driver.rest(0.1)
+            agent.rest(0.1)
 
-    def _progressed(self, driver: Driver) -> bool:
+    def _progressed(self, agent: ProcessAgent) -> bool:
         """Whether it is time for a report: an update was made, or the task is finished."""
-        assert driver.host is not None
+        assert agent.loop is not None
         self._sweeps += 1
         counts = [
-            worker.reading.totals["updates"] for worker in driver.host.workers.values() if "updates" in worker.reading.totals
+            worker.reading.totals["updates"] for worker in agent.loop.workers.values() if "updates" in worker.reading.totals
         ]
         mark = sum(counts) if counts else self._sweeps // _WORKING_SWEEPS
-        mark += 0.5 * driver.finished
+        mark += 0.5 * agent.finished
         changed, self._mark = mark != self._mark, mark
         return changed
 
     def _guarded(self, action: Callable[[], object]) -> None:
-        driver = self.driver
-        assert driver is not None
+        agent = self.agent
+        assert agent is not None
         try:
             action()
         except (Exception, SystemExit) as error:  # an env that calls sys.exit has failed like one that raises
-            driver.failed(error)
+            agent.failed(error)
             self._exit(error.exit_code if isinstance(error, SrlError) else 3)
-            driver.close()
+            agent.close()
 
     def _exit(self, code: int) -> None:
-        assert self.driver is not None
+        assert self.agent is not None
         self._sent.append(
             {
                 "type": "exit",
-                "process": self.driver.process,
+                "process": self.agent.process,
                 "code": code,
                 "log": [],
                 "rss": 0,

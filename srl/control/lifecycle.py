@@ -8,7 +8,7 @@ from typing import Any
 
 from srl.core.errors import UserError
 from srl.graph.spec import Graph, Node
-from srl.workers.host import Peer, Seat
+from srl.workers.loop import Peer, WorkerId
 
 OPPOSITE = {
     "producer": "consumer", "consumer": "producer",
@@ -23,11 +23,11 @@ class ProcessPlan:
     """One process: named after its first worker."""
 
     name: str
-    seats: tuple[Seat, ...]
+    seats: tuple[WorkerId, ...]
     threads: int
 
     @property
-    def owner(self) -> Seat:
+    def owner(self) -> WorkerId:
         """The worker that the others are placed inside of."""
         return next(seat for seat in self.seats if seat.name == self.name)
 
@@ -52,11 +52,11 @@ class BoundEnd:
 
 def plan_processes(graph: Graph, incarnation: int = 0) -> list[ProcessPlan]:
     """One process with everything (inline), or one for each worker that is not inside another's; seats in graph order."""
-    seats: dict[str, list[Seat]] = {}
+    seats: dict[str, list[WorkerId]] = {}
     for node in graph.nodes:
         for index in range(node.count):
             owner = "inline" if graph.mode == "inline" else _owner(graph, node, index)
-            seats.setdefault(owner, []).append(Seat(node.name, index, incarnation))
+            seats.setdefault(owner, []).append(WorkerId(node.name, index, incarnation))
     plans = []
     for owner, placed in seats.items():
         name = placed[0].name if graph.mode == "inline" else owner

@@ -8,7 +8,7 @@ from typing import Literal
 
 from srl.control.lifecycle import OPPOSITE, BoundEnd, ProcessPlan, attachments, peers_of, plan_processes
 from srl.graph.spec import Graph
-from srl.workers.host import Peer
+from srl.workers.loop import Peer
 from srl.workers.messages import Message
 
 Phase = Literal["starting", "assigned", "bound", "made", "ready", "running", "drained", "gone"]

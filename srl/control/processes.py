@@ -90,7 +90,7 @@ class ProcessBackend(Backend):
         ours, theirs = socket.socketpair()
         log = _open_log(message["log"])
         with theirs:
-            command = [sys.executable, "-u", "-m", "srl.workers.main", message["process"]]
+            command = [sys.executable, "-u", "-m", "srl.workers.process", message["process"]]
             popen = subprocess.Popen(
                 [*command, "--fd", str(theirs.fileno()), "--parent", str(os.getpid())],
                 stdin=subprocess.DEVNULL,

@@ -20,7 +20,7 @@ from srl.observe.tensorboard import EventWriter
 from srl.observe.totals import Totals
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
-from srl.workers.host import checkpoint_folders
+from srl.workers.loop import checkpoint_folders
 
 ROW_EVERY = 1.0
 """Seconds between two lines of metrics.jsonl."""

@@ -340,7 +340,7 @@ def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
     total = 0
     for node, port, side in members(graph, stream.name):
         kind = REGISTRIES["worker"].resolve(node.worker)
-        sizes = kind.slots(load(kind.Args, node.args), port, graph)
+        sizes = kind.sizes(load(kind.Args, node.args), port, graph)
         if side == "producer":
             total += node.count * int(sizes.get("slots", 2)) * total_bytes(spec.record)
         elif side == "client":

@@ -198,7 +198,8 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
             kind = REGISTRIES["worker"].resolve(node.worker)
             args = load(kind.Args, node.args)
             for port, name in node.ports.items():
-                record = kind.record(args, port, node, graph, derived.policies, records)
+                known = {other: records[stream] for other, stream in node.ports.items() if stream in records}
+                record = kind.declares(args, port, derived.policies, known)
                 if record is None:
                     continue
                 if records.setdefault(name, record) != record:
@@ -215,7 +216,7 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
         if found is None:
             raise UserError(
                 f"nobody says what stream '{stream.name}' carries",
-                ("expected", "a worker that produces into it: an actor, or a worker class with `record`"),
+                ("expected", "a worker that produces into it: an actor, or a worker class with `declares`"),
                 code="E10",
             )
         streams[stream.name] = StreamSpec(

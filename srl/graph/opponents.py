@@ -35,8 +35,8 @@ def with_opponents(graph: Graph, experiment: Experiment, sizes: Sizes, *, home: 
     past = {name: f"{name}.past" for name in sizes.learning}
     entries = {past[name]: PolicyEntry(policy=graph.policies[name].policy, source=name) for name in sizes.learning}
     nodes, streams = list(graph.nodes), list(graph.streams)
-    for hero in sizes.learning:
-        added = _match(graph, sizes, wanted, hero, past, home)
+    for learner in sizes.learning:
+        added = _match(graph, sizes, wanted, learner, past, home)
         nodes += added[0]
         streams += added[1]
     nodes = [_fed(node, wanted) if node.worker == "trainer" else node for node in nodes]
@@ -44,17 +44,17 @@ def with_opponents(graph: Graph, experiment: Experiment, sizes: Sizes, *, home: 
 
 
 def _match(
-    graph: Graph, sizes: Sizes, wanted: Opponents, hero: str, past: dict[str, str], home: Node | None
+    graph: Graph, sizes: Sizes, wanted: Opponents, learner: str, past: dict[str, str], home: Node | None
 ) -> tuple[list[Node], list[Stream]]:
     """One policy that learns against past versions of all others."""
-    cast = {name: stand_in for name, stand_in in past.items() if name != hero}
-    actor = f"actor.{hero}"
-    args = {"groups": wanted.groups, "envs": sizes.per_group, "steps": sizes.steps, "cast": cast}
+    stand_ins = {name: stand_in for name, stand_in in past.items() if name != learner}
+    actor = f"actor.{learner}"
+    args = {"groups": wanted.groups, "envs": sizes.per_group, "steps": sizes.steps, "stand_ins": stand_ins}
     mine = replace(graph.node("actor"), name=actor, count=1, args=args)
-    ports = {f"samples:{hero}": f"samples.{hero}"}
+    ports = {f"samples:{learner}": f"samples.{learner}"}
     nodes, streams = [], []
     for name in sizes.entries:
-        acting = cast.get(name, name)
+        acting = stand_ins.get(name, name)
         ask = f"ask.{acting}.{actor}"
         ports[f"infer:{acting}"] = ask
         streams.append(Stream(name=ask, kind="infer", policy=acting))

@@ -7,6 +7,7 @@ from typing import Any
 
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
+from srl.core.text import count
 from srl.core.tree import leaves
 from srl.graph.derive import Derived
 from srl.graph.machine import Machine
@@ -82,14 +83,9 @@ def as_mermaid(graph: Graph) -> str:
 
 
 def _node_line(graph: Graph, node: Node) -> str:
-    args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
-    facts = {
-        "actor": lambda: f"{_count(args.groups, 'group')} of {_count(args.envs, 'env')}, {_count(args.steps, 'step')} a slab",
-        "policy": lambda: f"up to {_count(args.max_batch, 'env')} at once",
-        "trainer": lambda: f"{_count(args.slabs, 'slab')} a batch, staleness at most {args.staleness}, on {node.device}",
-        "evaluator": lambda: f"{_count(args.episodes, 'episode')} every {_count(args.every, 'env step')}",
-    }
-    text = facts[node.worker]() if node.worker in facts else node.worker
+    kind = REGISTRIES["worker"].resolve(node.worker)
+    text = kind.about(load(kind.Args, node.args)) or node.worker
+    text += f", on {node.device}" if node.worker == "trainer" else ""
     return f"{_times(node)}: {text}" + (f", inside {node.inside}" if node.inside and graph.mode != "inline" else "")
 
 
@@ -106,19 +102,19 @@ def _batches(graph: Graph, derived: Derived | None) -> Iterable[str]:
         steps = int(actor.args.get("steps", 128))
         agents = derived.policies[policy].spec.agents if derived is not None else 1
         rows = envs * steps * agents
-        text = f"{_count(envs, 'env')} x {_count(steps, 'step')}" + (f" x {agents} agents" if agents > 1 else "")
-        text = f"1 batch = {text} = {_count(rows, 'agent step' if agents > 1 else 'step')}"
+        text = f"{count(envs, 'env')} x {count(steps, 'step')}" + (f" x {agents} agents" if agents > 1 else "")
+        text = f"1 batch = {text} = {count(rows, 'agent step' if agents > 1 else 'step')}"
         algorithm = graph.policies[policy].algorithm
         minibatch, epochs = (algorithm.args.get(key) if algorithm else None for key in ("minibatch", "epochs"))
         if isinstance(minibatch, int) and isinstance(epochs, int):
-            text += f" = {_minibatches(rows, minibatch)} x {_count(epochs, 'epoch')}"
+            text += f" = {_minibatches(rows, minibatch)} x {count(epochs, 'epoch')}"
         yield text if len(graph.policies) == 1 else f"{policy}: {text}"
 
 
 def _minibatches(rows: int, most: int) -> str:
     """How many, and their size where it is not the one that was asked for: they are as even as can be."""
     number = -(-rows // most)
-    text = _count(number, "minibatch")
+    text = count(number, "minibatch")
     if most > rows:
         return f"{text} (minibatch={most:,} is more than that)"
     return f"{text} of at most {-(-rows // number):,}" if rows % most else text
@@ -126,16 +122,16 @@ def _minibatches(rows: int, most: int) -> str:
 
 def _threads(graph: Graph, machine: Machine) -> str:
     if graph.mode == "inline":
-        return f"1 process on {_count(machine.cores, 'usable core')}"
+        return f"1 process on {count(machine.cores, 'usable core')}"
     owners = {owner(graph, node, index) for node in graph.nodes for index in range(node.count)}
     threads = sum(graph.node(name).threads for name, _ in owners)
-    return f"{_count(len(owners), 'process')}, {_count(threads, 'thread')} on {_count(machine.cores, 'usable core')}"
+    return f"{count(len(owners), 'process')}, {count(threads, 'thread')} on {count(machine.cores, 'usable core')}"
 
 
 def _stop(graph: Graph) -> str:
     stop = graph.stop
-    parts = [_count(stop.env_steps, "env step")] if stop.env_steps else []
-    parts += [_count(stop.updates, "update")] if stop.updates else []
+    parts = [count(stop.env_steps, "env step")] if stop.env_steps else []
+    parts += [count(stop.updates, "update")] if stop.updates else []
     parts += [f"a mean return of {stop.episode_return:g}"] if stop.episode_return is not None else []
     parts += [f"{stop.seconds:g} s"] if stop.seconds else []
     return f"after {' or '.join(parts)}" if parts else "at Ctrl-C"
@@ -149,12 +145,6 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_value(one)}" for key, one in value.items()) + "}"
     return "[" + ", ".join(map(_value, value)) + "]" if isinstance(value, list | tuple) else str(value)
-
-
-def _count(number: int, noun: str) -> str:
-    """`1 env`, `12,288 steps`, `2 minibatches`."""
-    ending = "" if number == 1 else "es" if noun.endswith(("s", "tch")) else "s"
-    return f"{number:,} {noun}{ending}"
 
 
 def _times(node: Node) -> str:

@@ -13,12 +13,14 @@ from srl.api.slab import SlabShape, slab_spec
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
 from srl.core.spec import TreeSpec, zeros
+from srl.core.text import count
 from srl.core.tree import Tree
 from srl.graph.derive import PolicyInfo
-from srl.graph.spec import Graph, Node
+from srl.graph.spec import Graph
 from srl.streams.base import End, InferClient, SampleProducer, Slab
 from srl.workers.base import Context, Port, Worker
 from srl.workers.group import Group
+from srl.workers.resumable import Resumable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,26 +28,27 @@ class ActorArgs:
     groups: int = option(1, "groups of envs that step by turns; 2 hide the latency of a remote policy", low=1)
     envs: int = option(1, "envs in each group", low=1)
     steps: int = option(128, "rows of a slab", low=1)
-    cast: Mapping[str, str] = option({}, "policy -> the policy that stands in for it here: a past opponent")
+    stand_ins: Mapping[str, str] = option({}, "policy -> the policy that stands in for it here: a past opponent")
 
 
-class ActorWorker(Worker):
+class ActorWorker(Resumable, Worker):
     """Steps envs with the actions of policies that it asks, and puts what happened."""
 
     ports = {"infer": Port("infer", "client"), "samples": Port("sample", "producer", optional=True)}
     Args = ActorArgs
+    noun = "actor"
     args: ActorArgs
 
     def __init__(self, args: ActorArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
-        acting = [args.cast.get(name, name) for name in context.derived.players]
+        acting = [args.stand_ins.get(name, name) for name in context.derived.players]
         infos = {name: context.derived.policies[name] for name in acting}
         policies = list(infos)
         self._asks = {name: cast(InferClient, _find(ends, "infer", name)) for name in policies}
         self._samples = {
             name: cast(SampleProducer, end) for name in policies if (end := _find(ends, "samples", name)) is not None
         }
-        heroes = [name for name in context.derived.players if name not in args.cast]
+        learners = [name for name in context.derived.players if name not in args.stand_ins]
         before = _envs_before(context)
         self._barrier = 0
         self._draining = self._warned = False
@@ -59,7 +62,7 @@ class ActorWorker(Worker):
                 reading=self.reading,
                 place=context.name,
                 policies=infos,
-                title=f"vs_past/{'+'.join(heroes)}" if args.cast else "episode",
+                title=f"vs_past/{'+'.join(learners)}" if args.stand_ins else "episode",
                 barrier=0 if context.inline else context.incarnation,  # inline, a resume goes on with the seeds there were
             )
             for number in range(args.groups)
@@ -73,20 +76,18 @@ class ActorWorker(Worker):
             group.reset()
 
     @classmethod
-    def slots(cls, args: ActorArgs, port: str, graph: Graph) -> Mapping[str, int]:
+    def about(cls, args: ActorArgs) -> str:
+        return f"{count(args.groups, 'group')} of {count(args.envs, 'env')}, {count(args.steps, 'step')} a slab"
+
+    @classmethod
+    def sizes(cls, args: ActorArgs, port: str, graph: Graph) -> Mapping[str, int]:
         if port.startswith("infer"):
             return {"groups": args.groups, "units": args.envs}
         return {"slots": args.groups + 1 + _ahead(graph)}
 
     @classmethod
-    def record(
-        cls,
-        args: ActorArgs,
-        port: str,
-        node: Node,
-        graph: Graph,
-        policies: Mapping[str, PolicyInfo],
-        records: Mapping[str, TreeSpec],
+    def declares(
+        cls, args: ActorArgs, port: str, policies: Mapping[str, PolicyInfo], known: Mapping[str, TreeSpec]
     ) -> TreeSpec | None:
         if not port.startswith("samples"):
             return None

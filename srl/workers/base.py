@@ -1,4 +1,4 @@
-"""What a worker is: `__init__`, `poll`, `close`, and a few questions that the engine asks it."""
+"""The base class of workers: `__init__`, `poll`, `close`, and what the engine may ask one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from srl.core.spec import TreeSpec
-from srl.core.tree import Tree
 from srl.graph.derive import Derived, PolicyInfo
 from srl.graph.spec import Graph, Node
 from srl.streams.base import End, Kind, Side
@@ -18,7 +17,7 @@ from srl.streams.base import End, Kind, Side
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One place of a worker where a stream is joined. A graph names it `port`, or `port:policy` where there are several."""
+    """Where a worker joins a stream. A graph names it `port`, or `port:policy` where there are several."""
 
     kind: Kind
     side: Side
@@ -81,15 +80,17 @@ class Context:
 
 
 class Worker(ABC):
-    """Runs in one thread of one process, polled by its loop; never waits."""
+    """Lives in one thread of one process and is polled by its loop; never waits."""
 
     ports: ClassVar[Mapping[str, Port]]
     """Class level: `check` needs no instance."""
     Args: ClassVar[type]
     """Frozen dataclass; the node's args are loaded into it strictly."""
+    noun: ClassVar[str] = "worker"
+    """What the table and the advice call one of these."""
     nice: ClassVar[int] = 10
-    """Priority of a process of such workers where there are more processes than cores. Credits bound those who feed a trainer,
-    so they may yield to it; a trainer that yields to them would only let them run into their bound."""
+    """Priority of its process where there are more processes than cores. A trainer has 0: credits bound the workers that feed it,
+    so that these may yield to it."""
     preload: ClassVar[tuple[str, ...]] = ()
     """Modules that its process imports while the specs are still being derived."""
 
@@ -100,32 +101,31 @@ class Worker(ABC):
         self.reading = Reading()
 
     @classmethod
-    def slots(cls, args: Any, port: str, graph: Graph) -> Mapping[str, int]:
-        """Sizes of the end of `port`: `slots` (sample producers), `groups` and `units` (infer clients)."""
+    def about(cls, args: Any) -> str:
+        """Its line in the start plan, without name and number."""
+        return ""
+
+    @classmethod
+    def sizes(cls, args: Any, port: str, graph: Graph) -> Mapping[str, int]:
+        """Sizes of the end at `port`: `slots` of a sample producer, `groups` and `units` of an infer client."""
         return {}
 
     @classmethod
-    def record(
-        cls,
-        args: Any,
-        port: str,
-        node: Node,
-        graph: Graph,
-        policies: Mapping[str, PolicyInfo],
-        records: Mapping[str, TreeSpec],
-    ) -> TreeSpec | None:
-        """What this worker puts into the sample stream at `port`; None: not its to say, or not known yet.
+    def declares(cls, args: Any, port: str, policies: Mapping[str, PolicyInfo], known: Mapping[str, TreeSpec]) -> TreeSpec | None:
+        """The record that this worker puts into the sample stream at `port`; None: it puts none, or is not known yet.
 
-        `records` holds what is known of other streams: a relay gives on the record of its source.
+        `known` holds the records of its other ports, as far as they are known. A worker with one sample source and one sample
+        sink passes the record of its source on.
         """
-        return None
+        sources = [name for name in known if _is_sample(cls.ports, name, "consumer")]
+        return known[sources[0]] if len(sources) == 1 and _is_sample(cls.ports, port, "producer") else None
 
     @abstractmethod
     def poll(self) -> int:
         """Do what can be done now; how much was done, 0 = nothing to do."""
 
     def wake_at(self) -> float | None:
-        """When to poll again (time.monotonic) even if no message comes."""
+        """When to poll again (time.monotonic) even if no message arrives."""
         return None
 
     def waits(self) -> str:
@@ -134,36 +134,27 @@ class Worker(ABC):
 
     @property
     def finished(self) -> bool:
-        """True when this worker has reached the end of its task (a trainer: the stop condition): then the run drains."""
+        """True when this worker's task is done (a trainer: the stop condition): then the run drains."""
         return False
 
     def metrics(self) -> Reading:
         """What to report now."""
         return self.reading.flush()
 
-    def at_barrier(self) -> bool:
-        """Inline: True when a checkpoint of the whole process is due now."""
-        return False
-
-    def barrier(self, number: int) -> None:
-        """Inline, at every checkpoint: drop what is in flight, so that `state` is all there is."""
-
-    def state(self) -> Tree:
-        """Arrays for exact resume, after `barrier`."""
-        return {}
-
-    def restore(self, state: Tree) -> None:
-        """Go on from `state`."""
-
     def conclude(self) -> None:
-        """The run has come to its end by itself, and `drain` follows: nobody waits impatiently, as after a Ctrl-C."""
+        """Called before `drain` when the run ends normally; may take a few seconds."""
 
     def drain(self) -> bool:
-        """Start nothing new; True when nothing of this worker's is open any more. Called again until then."""
+        """Start nothing new; True when nothing is open any more. Called again until then."""
         return True
 
-    def save(self, workers: Tree | None = None) -> None:
-        """Write a checkpoint (trainers): after all are drained, and inline at every barrier with all workers' `state`."""
+    def save(self) -> None:
+        """Write the last checkpoint (trainers), after every worker has drained; inline it is `Resumable.checkpoint`."""
 
     def close(self) -> None:
         """Give everything back. Idempotent."""
+
+
+def _is_sample(ports: Mapping[str, Port], name: str, side: Side) -> bool:
+    port = ports.get(name.partition(":")[0])
+    return port is not None and (port.kind, port.side) == ("sample", side)

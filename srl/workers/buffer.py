@@ -14,10 +14,11 @@ from srl.core.registry import REGISTRIES
 from srl.core.spec import TreeSpec
 from srl.core.tree import copy_into
 from srl.graph.derive import PolicyInfo
-from srl.graph.spec import Graph, Node
+from srl.graph.spec import Graph
 from srl.replay.fifo import Fifo
 from srl.streams.base import End, Loan, SampleConsumer, SampleProducer, Slab
 from srl.workers.base import Context, Port, Worker
+from srl.workers.resumable import Resumable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +29,12 @@ class BufferArgs:
     transform_args: Mapping[str, Any] = option({}, "settings of the transform")
 
 
-class BufferWorker(Worker):
+class BufferWorker(Resumable, Worker):
     """Nothing is asked for that is not wanted behind it: the bound of the staleness holds through a buffer."""
 
     ports = {"source": Port("sample", "consumer"), "sink": Port("sample", "producer")}
     Args = BufferArgs
+    noun = "buffer"
     args: BufferArgs
 
     def __init__(self, args: BufferArgs, ends: Mapping[str, End], context: Context) -> None:
@@ -50,22 +52,16 @@ class BufferWorker(Worker):
         self._transform = _transform_of(args)
 
     @classmethod
-    def slots(cls, args: BufferArgs, port: str, graph: Graph) -> Mapping[str, int]:
+    def sizes(cls, args: BufferArgs, port: str, graph: Graph) -> Mapping[str, int]:
         return {"slots": args.size} if port == "sink" else {}
 
     @classmethod
-    def record(
-        cls,
-        args: BufferArgs,
-        port: str,
-        node: Node,
-        graph: Graph,
-        policies: Mapping[str, PolicyInfo],
-        records: Mapping[str, TreeSpec],
+    def declares(
+        cls, args: BufferArgs, port: str, policies: Mapping[str, PolicyInfo], known: Mapping[str, TreeSpec]
     ) -> TreeSpec | None:
-        """What comes in goes out, with the leaves that the transform adds."""
-        source = records.get(node.ports["source"])
-        if port != "sink" or source is None:
+        """The record of its source, with the leaves that the transform adds."""
+        source = super().declares(args, port, policies, known)
+        if source is None:
             return None
         transform = _transform_of(args)
         return source if transform is None else {**cast("dict[str, Any]", source), **cast("dict[str, Any]", transform.adds)}

@@ -12,6 +12,7 @@ import numpy as np
 
 from srl.api.policy import Policy
 from srl.core.load import option
+from srl.core.text import count
 from srl.core.tree import Array, Tree, map_tree
 from srl.envs.video import record
 from srl.graph.weights import ready_policy
@@ -20,6 +21,7 @@ from srl.store.run_folder import RunFolder
 from srl.streams.base import End, ParamSubscriber
 from srl.workers.base import Context, Port, Worker
 from srl.workers.checkpoints import checkpoint_folder, initial_folder
+from srl.workers.resumable import Resumable
 from srl.workers.rollout import Rollout, picture, rendering
 
 _LAST = 5.0
@@ -49,12 +51,13 @@ class _Match:
     stand_ins: Mapping[str, Policy] = field(default_factory=dict)
 
 
-class EvaluatorWorker(Worker):
+class EvaluatorWorker(Resumable, Worker):
     """Plays whole episodes with one version at a time, a step of all envs at each poll."""
 
     ports = {"params": Port("param", "subscriber")}
     Args = EvaluatorArgs
     nice = 15
+    noun = "evaluator"
     args: EvaluatorArgs
 
     def __init__(self, args: EvaluatorArgs, ends: Mapping[str, End], context: Context) -> None:
@@ -81,6 +84,10 @@ class EvaluatorWorker(Worker):
         """When the last evaluation is given up; 0: there is none."""
         graph = rendering(context.graph) if args.film_every else context.graph
         self._rollout = Rollout(graph, derived, self._policies, envs=args.envs, role="evaluator")
+
+    @classmethod
+    def about(cls, args: EvaluatorArgs) -> str:
+        return f"{count(args.episodes, 'episode')} every {count(args.every, 'env step')}"
 
     def poll(self) -> int:
         """Start an evaluation when one is due; else play on."""

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import msgpack
 
 from srl.core.errors import HostileFrame
-from srl.workers.host import Peer, Seat
+from srl.workers.loop import Peer, WorkerId
 
 Message: TypeAlias = dict[str, Any]
 
@@ -108,13 +108,13 @@ def checked(message: Any) -> Message:
 # what travels inside them ---------------------------------------------------------------------------------------------
 
 
-def seat_to_data(seat: Seat) -> list[Any]:
+def seat_to_data(seat: WorkerId) -> list[Any]:
     return [seat.node, seat.index, seat.incarnation]
 
 
-def seat_from_data(data: Any) -> Seat:
+def seat_from_data(data: Any) -> WorkerId:
     node, index, incarnation = data
-    return Seat(str(node), int(index), int(incarnation))
+    return WorkerId(str(node), int(index), int(incarnation))
 
 
 def peers_to_data(peers: Mapping[str, Mapping[str, list[Peer]]]) -> dict[str, Any]:

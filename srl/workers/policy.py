@@ -11,12 +11,14 @@ import numpy as np
 
 from srl.core.load import option
 from srl.core.seeds import generator
+from srl.core.text import count
 from srl.core.tree import Array, Tree
 from srl.graph.weights import ready_policy
 from srl.streams.base import End, InferServer, ParamSubscriber, updates_of
-from srl.workers.answers import answer
+from srl.workers.acting import answer
 from srl.workers.base import Context, Port, Worker
 from srl.workers.outcomes import NOBODY, WinRates
+from srl.workers.resumable import Resumable
 
 NEWEST = (1 << 62) - 1
 """Newer than every version."""
@@ -41,11 +43,12 @@ class PolicyArgs:
     hold: int = option(1, "questions that a chosen past version answers before another is chosen", low=1)
 
 
-class PolicyWorker(Worker):
+class PolicyWorker(Resumable, Worker):
     """Any policy worker may answer any question; only the choice of past versions has a state."""
 
     ports = {"asks": Port("infer", "server"), "params": Port("param", "subscriber", optional=True)}
     Args = PolicyArgs
+    noun = "policy worker"
     args: PolicyArgs
 
     def __init__(self, args: PolicyArgs, ends: Mapping[str, End], context: Context) -> None:
@@ -60,6 +63,10 @@ class PolicyWorker(Worker):
         self._selector = ""
         self._left = self._chosen = self._results = 0
         self._rates = WinRates(args.power)
+
+    @classmethod
+    def about(cls, args: PolicyArgs) -> str:
+        return f"up to {count(args.max_batch, 'env')} at once"
 
     def poll(self) -> int:
         """Adopt newer weights, then answer one batch of questions."""

@@ -18,7 +18,7 @@ from srl.envs.resolve import make_env
 from srl.graph.derive import Derived
 from srl.graph.policies import component_data
 from srl.graph.spec import Graph
-from srl.workers.answers import answer
+from srl.workers.acting import answer
 from srl.workers.base import Reading
 from srl.workers.group import Group
 

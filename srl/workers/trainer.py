@@ -10,12 +10,14 @@ from typing import Any, cast
 import numpy as np
 
 from srl.core.load import option
+from srl.core.text import count
 from srl.core.tree import Tree
 from srl.store.checkpoint import Checkpoint
 from srl.streams.base import End, ParamPublisher, SampleConsumer, updates_of, version
 from srl.workers.base import Context, Port, Worker
 from srl.workers.batches import BatchSource, OnPolicy, Rows
 from srl.workers.checkpoints import PAST, Checkpoints
+from srl.workers.resumable import Resumable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +29,13 @@ class TrainerArgs:
     keep_every: int = option(0, "updates between versions remembered as past opponents; 0: none", low=0)
 
 
-class TrainerWorker(Worker):
+class TrainerWorker(Resumable, Worker):
     """One policy's learner and the source of its batches."""
 
     ports = {"samples": Port("sample", "consumer"), "params": Port("param", "publisher")}
     Args = TrainerArgs
     nice = 0
+    noun = "trainer"
     preload = ("srl.learners.make",)
     args: TrainerArgs
 
@@ -67,6 +70,10 @@ class TrainerWorker(Worker):
         self._publish()
         if saved is not None and context.inline:
             self._ask()  # as after a barrier: before anybody asks
+
+    @classmethod
+    def about(cls, args: TrainerArgs) -> str:
+        return f"{count(args.slabs, 'slab')} a batch, staleness at most {args.staleness}"
 
     def poll(self) -> int:
         """Request and gather, and train one batch if it is complete."""
@@ -111,7 +118,13 @@ class TrainerWorker(Worker):
             return False
         return self.learner.resumable()
 
-    def save(self, workers: Tree | None = None) -> None:
+    def save(self) -> None:
+        self._write(None)
+
+    def checkpoint(self, states: Tree) -> None:
+        self._write(states)
+
+    def _write(self, workers: Tree | None) -> None:
         groups, state = self.learner.state()
         state = {**state, "updates": self.updates, "env_steps": self.env_steps, "seconds": self._progress.seconds}
         if workers is not None and self._params.kept:

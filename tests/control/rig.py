@@ -21,6 +21,7 @@ from srl.graph.spec import Checkpoint, Component, Graph, Node, Stop, Stream
 from srl.store import checkpoint
 from srl.streams.base import End, SampleConsumer, SampleProducer, StreamSpec, version
 from srl.workers.base import Context, Port, Worker
+from srl.workers.resumable import Resumable
 
 HERE = Path(__file__).resolve()
 
@@ -37,7 +38,7 @@ class CountArgs:
     """The worker index this is about; -1: all."""
 
 
-class Counter(Worker):
+class Counter(Resumable, Worker):
     """Puts 0, 1, 2, ... with its own index and incarnation."""
 
     ports = {"out": Port("sample", "producer")}
@@ -99,7 +100,7 @@ class AddArgs:
     """The disk is full."""
 
 
-class Adder(Worker):
+class Adder(Resumable, Worker):
     """Adds up what comes, in order per producer; an update is ten numbers."""
 
     ports = {"in": Port("sample", "consumer")}
@@ -152,11 +153,14 @@ class Adder(Worker):
         self._expected.clear()
         self._due, self._amidst = False, True
 
-    def save(self, workers: Tree | None = None) -> None:
+    def save(self) -> None:
+        self.checkpoint({})
+
+    def checkpoint(self, states: Tree) -> None:
         if self.args.full:
             raise OSError("no space left on device")
         if self.context.folder is not None:
-            groups = {"sum": {"total": np.array([self.total, self.taken])}, **({"workers": workers} if workers else {})}
+            groups = {"sum": {"total": np.array([self.total, self.taken])}, **({"workers": states} if states else {})}
             checkpoint.write(self.context.folder / "checkpoints", self.taken, cast(Any, groups), {})
 
     def _credit(self) -> None:

@@ -11,12 +11,12 @@ from srl.graph.spec import Stop
 from srl.streams.base import SampleProducer
 from srl.streams.open import open_end
 from srl.streams.wakeup import Wakeup
-from srl.workers.host import Host, Peer, Seat
+from srl.workers.loop import Peer, WorkerId, WorkerLoop
 
 
 def test_a_credit_that_is_asked_for_during_an_update_is_given_before_its_end() -> None:
     prepared = prepare("cartpole", ["layout=impala", "streams.all.via=shm", "staleness.max=1", "evaluation=null"])
-    trainer = Host(prepared.graph, prepared.derived, [Seat("trainer", 0)])
+    trainer = WorkerLoop(prepared.graph, prepared.derived, [WorkerId("trainer", 0)])
     wakeup = Wakeup()
     stream = prepared.derived.streams["samples.main"]
     producer = open_end(stream, "producer", name="samples.main:actor/0", wakeup=wakeup, slots=2)

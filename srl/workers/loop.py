@@ -1,6 +1,6 @@
-"""The workers of one process: opened, attached, polled in graph order on one wakeup, drained, closed.
+"""The loop of one process: its workers are made, attached, polled in graph order, drained and closed.
 
-Driven by the control channel (workers/main.py) or, inline, directly. It knows nothing of processes.
+Called by `ProcessAgent` (workers/process.py) and by a session; it knows nothing of processes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from srl.streams.peers import Network
 from srl.streams.wakeup import Wakeup
 from srl.workers.base import Context, Worker
 from srl.workers.reports import WorkerReport, add_counts
+from srl.workers.resumable import Resumable
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """One worker's place: which worker of which node, and how often it was started."""
+class WorkerId:
+    """Which worker of which node, and how often it was started."""
 
     node: str
     index: int
@@ -49,14 +50,14 @@ class Peer:
     incarnation: int
 
 
-class Host:
+class WorkerLoop:
     """All workers of one process."""
 
     def __init__(
         self,
         graph: Graph,
         derived: Derived,
-        seats: Sequence[Seat],
+        ids: Sequence[WorkerId],
         *,
         folder: Path | None = None,
         resume: Path | None = None,
@@ -66,23 +67,24 @@ class Host:
     ) -> None:
         self.wakeup = wakeup or Wakeup()
         self.workers: dict[str, Worker] = {}
-        self.blamed = ""
-        """The worker that was at work when something was raised."""
+        self._resumable: dict[str, Resumable] = {}
+        self.at_fault = ""
+        """The worker that was running when something was raised."""
         self._graph, self._derived, self._inline = graph, derived, inline
         self._folder, self._resume, self._network = folder, resume, network
-        self._seats = list(seats)
+        self._ids = list(ids)
         self._ends: dict[str, dict[str, End]] = {}
         self._busy: dict[str, float] = {}
         self._barriers = 0
         self._unsaved = True
-        for seat in self._seats:
-            self.blamed = seat.name
-            self._ends[seat.name] = self._open_ends(seat)
+        for worker_id in self._ids:
+            self.at_fault = worker_id.name
+            self._ends[worker_id.name] = self._open_ends(worker_id)
 
     @property
     def nice(self) -> int:
         """The priority that this process should have: its most urgent worker's."""
-        kinds = [REGISTRIES["worker"].resolve(self._graph.node(seat.node).worker) for seat in self._seats]
+        kinds = [REGISTRIES["worker"].resolve(self._graph.node(worker_id.node).worker) for worker_id in self._ids]
         return min((kind.nice for kind in kinds), default=0)
 
     # bind, attach, make -------------------------------------------------------------------------------------------
@@ -90,17 +92,21 @@ class Host:
     def bound(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Worker -> port -> side of its stream, address and slots (sample producers): what travels in `bound`."""
         return {
-            seat.name: {
-                port: {"side": self._side(seat, port), "address": dict(end.address()), "slots": int(getattr(end, "slots", 0))}
-                for port, end in self._ends[seat.name].items()
+            worker_id.name: {
+                port: {
+                    "side": self._side(worker_id, port),
+                    "address": dict(end.address()),
+                    "slots": int(getattr(end, "slots", 0)),
+                }
+                for port, end in self._ends[worker_id.name].items()
             }
-            for seat in self._seats
+            for worker_id in self._ids
         }
 
     def attach(self, peers: Mapping[str, Mapping[str, Sequence[Peer]]]) -> None:
         """Worker -> port -> peers."""
         for worker, ports in peers.items():
-            self.blamed = worker
+            self.at_fault = worker
             for port, others in ports.items():
                 for peer in others:
                     self._ends[worker][port].attach(peer.name, peer.address, peer.incarnation)
@@ -116,23 +122,24 @@ class Host:
 
     def make(self) -> None:
         """Build the workers: the slow part (envs, torch), after `bound` has been sent."""
-        for seat in self._seats:
-            self.blamed = seat.name
-            node = self._graph.node(seat.node)
+        for worker_id in self._ids:
+            self.at_fault = worker_id.name
+            node = self._graph.node(worker_id.node)
             kind = REGISTRIES["worker"].resolve(node.worker)
             context = Context(
                 graph=self._graph,
                 derived=self._derived,
                 node=node,
-                index=seat.index,
-                incarnation=seat.incarnation,
+                index=worker_id.index,
+                incarnation=worker_id.incarnation,
                 folder=self._folder,
                 resume=self._resume,
                 inline=self._inline,
                 deliver=None if self._inline else self.wakeup.deliver,
             )
-            self.workers[seat.name] = kind(load(kind.Args, node.args), self._ends[seat.name], context)
-            self._busy[seat.name] = 0.0
+            self.workers[worker_id.name] = kind(load(kind.Args, node.args), self._ends[worker_id.name], context)
+            self._busy[worker_id.name] = 0.0
+        self._resumable = {name: worker for name, worker in self.workers.items() if isinstance(worker, Resumable)}
         if self._inline and self._resume is not None:
             self._restore(self._resume)
 
@@ -152,20 +159,20 @@ class Host:
                     before = now
                     done += work
         except BaseException:
-            self.blamed = name
+            self.at_fault = name
             raise
         if self._inline:
             self._unsaved |= done > 0
-            if any(worker.at_barrier() for worker in self.workers.values()):
+            if any(worker.at_barrier() for worker in self._resumable.values()):
                 self.barrier()
         return done
 
     def wait(self, longest: float) -> None:
-        """Sleep on the wakeup after an idle sweep. With ends of this process only, nothing can wake it: a deadlock."""
+        """Sleep after an idle sweep. Where every end is in this process nothing can wake it: a deadlock."""
         times = [at for worker in self.workers.values() if (at := worker.wake_at()) is not None]
         if not times and not self.wakeup.outside and not self.finished:
             waits = [(name, worker.waits() or "nothing") for name, worker in self.workers.items()]
-            raise RunError("every worker waits and nobody can wake them", *waits, code="R03")
+            raise RunError("every worker waits and nothing can wake them", *waits, code="R03")
         rest = min([longest, *(max(0.0, at - time.monotonic()) for at in times)])
         self.wakeup.wait(rest)
 
@@ -175,7 +182,7 @@ class Host:
         return any(worker.finished for worker in self.workers.values())
 
     def reports(self) -> dict[str, WorkerReport]:
-        """What every worker has to say; means start anew."""
+        """The report of every worker; means start anew."""
         return {
             name: WorkerReport(
                 reading=worker.metrics(),
@@ -190,16 +197,16 @@ class Host:
     # end ----------------------------------------------------------------------------------------------------------
 
     def conclude(self) -> None:
-        """The run has come to its end by itself: let every worker do what is worth doing once more."""
+        """The run ends normally: let every worker do what is worth doing once more."""
         for worker in self.workers.values():
             worker.conclude()
 
     def drain(self) -> bool:
-        """Ask every worker to come to rest; True when all have."""
+        """Ask every worker to finish what is open; True when all have."""
         self.wakeup.deliver()
-        rested = [worker.drain() for worker in self.workers.values()]  # every one is asked
-        self._unsaved |= not all(rested)
-        return all(rested)
+        drained = [worker.drain() for worker in self.workers.values()]  # all of them, even if one has not
+        self._unsaved |= not all(drained)
+        return all(drained)
 
     def save(self) -> None:
         """Let every worker write its last checkpoint. Inline that is a barrier too, unless nothing came after one."""
@@ -208,20 +215,20 @@ class Host:
                 self.barrier()
             return
         for name, worker in self.workers.items():
-            self.blamed = name
+            self.at_fault = name
             worker.save()
 
     def barrier(self) -> None:
-        """Inline: drop what is in flight and write everybody's state, so that a resume goes on exactly from here."""
+        """Inline: drop what is in flight and write the state of every worker, so that a resume goes on exactly from here."""
         self._barriers += 1
-        for name, worker in self.workers.items():
-            self.blamed = name
+        for name, worker in self._resumable.items():
+            self.at_fault = name
             worker.barrier(self._barriers)
-        states: dict[str, Tree] = {name: state for name, worker in self.workers.items() if (state := worker.state())}
+        states: dict[str, Tree] = {name: state for name, worker in self._resumable.items() if (state := worker.state())}
         states["host"] = {"barriers": np.array(self._barriers)}
-        for name, worker in self.workers.items():
-            self.blamed = name
-            worker.save(states)
+        for name, worker in self._resumable.items():
+            self.at_fault = name
+            worker.checkpoint(states)
         self._unsaved = False
 
     def close(self) -> None:
@@ -236,32 +243,32 @@ class Host:
     def _restore(self, run: Path) -> None:
         """Give back what `barrier` wrote beside the newest checkpoint."""
         states = _saved_states(run, self._graph)
-        for name, worker in self.workers.items():
-            self.blamed = name
+        for name, worker in self._resumable.items():
+            self.at_fault = name
             own = {path.removeprefix(f"{name}/"): leaf for path, leaf in states.items() if path.startswith(f"{name}/")}
             if own:
                 worker.restore(build(own))
         self._barriers = int(states.get("host/barriers", 0))
 
-    def _side(self, seat: Seat, port: str) -> Side:
-        kind = REGISTRIES["worker"].resolve(self._graph.node(seat.node).worker)
+    def _side(self, worker_id: WorkerId, port: str) -> Side:
+        kind = REGISTRIES["worker"].resolve(self._graph.node(worker_id.node).worker)
         side: Side = kind.ports[port.partition(":")[0]].side
         return side
 
-    def _open_ends(self, seat: Seat) -> dict[str, End]:
-        node = self._graph.node(seat.node)
+    def _open_ends(self, worker_id: WorkerId) -> dict[str, End]:
+        node = self._graph.node(worker_id.node)
         kind = REGISTRIES["worker"].resolve(node.worker)
         args = load(kind.Args, node.args)
         ends: dict[str, End] = {}
         for port, stream in node.ports.items():
             ends[port] = open_end(
                 self._derived.streams[stream],
-                self._side(seat, port),
-                name=f"{stream}:{seat.name}",
+                self._side(worker_id, port),
+                name=f"{stream}:{worker_id.name}",
                 wakeup=self.wakeup,
-                incarnation=seat.incarnation,
+                incarnation=worker_id.incarnation,
                 network=self._network,
-                **kind.slots(args, port, self._graph),
+                **kind.sizes(args, port, self._graph),
             )
         return ends
 

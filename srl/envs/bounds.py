@@ -1,4 +1,4 @@
-"""From recorded actions to the env's: boxes are clipped to their bounds or mapped onto them."""
+"""From recorded actions to those of the env: boxes are clipped to their bounds or mapped onto them."""
 
 from __future__ import annotations
 
