@@ -22,9 +22,11 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 import numpy as np
 
 from srl.api.env import BatchEnv, Discrete, new_block, renew
-from srl.graph.derive import Derived, derive, with_streams
-from srl.graph.policies import named_arrays, new_policy
-from srl.graph.spec import Component, Graph, Node, PolicyEntry, Stop, Stream
+from srl.core.types import Component, PolicyEntry, Stop
+from srl.graph.spec import Graph, Node, Stream
+from srl.plan.acting import named_arrays, new_policy
+from srl.plan.derive import derive, with_streams
+from srl.plan.specs import Derived
 from srl.session import Session
 from srl.streams.base import ParamPublisher, version
 from srl.workers.base import Port, Worker

@@ -29,12 +29,12 @@ from srl.core.spec import Leaf, zeros
 from srl.core.tree import map_tree
 from srl.envs.hide_and_seek.config import preset
 from srl.envs.hide_and_seek.env import env_spec
-from srl.graph.policies import zero_ask
 from srl.learners.single import SingleLearner
 from srl.nets.actor_critic import ActorCritic
 from srl.nets.entity import EntityPolicy
 from srl.nets.memory import CELLS
 from srl.nets.recurrent import Recurrent
+from srl.plan.acting import zero_ask
 
 
 def main() -> None:

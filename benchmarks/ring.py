@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from srl.core.tree import map_tree
-from srl.graph.derive import derive, with_streams
-from srl.graph.spec import Component, Graph, Node, PolicyEntry, Stop, Stream
+from srl.core.types import Component, PolicyEntry, Stop
+from srl.graph.spec import Graph, Node, Stream
+from srl.plan.derive import derive, with_streams
 from srl.streams.base import Asked, InferServer
 from srl.workers.base import Port, Worker
 

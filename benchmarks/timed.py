@@ -8,9 +8,9 @@ import tempfile
 from typing import Any
 
 from srl.control.controller import Controller
-from srl.graph.derive import Derived
 from srl.graph.spec import Graph
 from srl.observe.console import Console
+from srl.plan.specs import Derived
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 

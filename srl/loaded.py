@@ -18,9 +18,10 @@ from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, leaves, map_tree
 from srl.envs.bounds import action_map
 from srl.graph.build import graph_from_yaml
-from srl.graph.derive import Derived, PolicyInfo, derive
 from srl.graph.spec import Graph
-from srl.graph.weights import ready_policy
+from srl.plan.acting import ready_policy
+from srl.plan.derive import derive
+from srl.plan.specs import Derived, PolicyInfo
 from srl.store import checkpoint
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
@@ -51,7 +52,7 @@ class LoadedRun:
         if name not in self.derived.policies:
             raise UserError(f"the run has no policy '{name}'", ("policies", ", ".join(self.derived.policies)))
         info = self.derived.policies[name]
-        acting = ready_policy(self.graph, info)
+        acting = ready_policy(info, self.graph.policies[name])
         path = None
         if self._learned(name):
             path = self.checkpoint(which, name)
@@ -63,7 +64,7 @@ class LoadedRun:
         """The checkpoint that a word means; `best` falls back to the latest where nothing was evaluated."""
         if isinstance(which, Path) or "/" in str(which):
             return Path(which)
-        place = checkpoint_folder(self.folder, self.graph, name or self._only())
+        place = checkpoint_folder(self.folder, self.graph.policies, name or self._only())
         if which == "best":
             path = checkpoint.best(place) or checkpoint.latest(place)
         elif which in ("latest", "initial"):
@@ -223,6 +224,6 @@ def _graph(folder: RunFolder) -> Graph:
         return graph_from_yaml(folder.graph.read_text(), str(folder.graph))
     if not folder.config.is_file():
         raise UserError(f"{folder.path} holds neither graph.yaml nor config.yaml", ("expected", "the folder of a run"))
-    from srl.graph.prepare import prepare
+    from srl.plan.prepare import prepare
 
     return prepare(folder.config, look=False).graph

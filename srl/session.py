@@ -9,8 +9,9 @@ from typing import Any
 
 from srl.control.lifecycle import attachments, bound_ends, peers_of, plan_processes
 from srl.core.errors import UserError
-from srl.graph.derive import Derived, derive
 from srl.graph.spec import Graph
+from srl.plan.derive import derive
+from srl.plan.specs import Derived
 from srl.workers.base import Reading, Worker
 from srl.workers.loop import WorkerLoop
 
@@ -20,7 +21,7 @@ _IDLE = 1000
 
 def build(experiment: str | Path | None = None, *, overrides: Sequence[str] = (), **settings: Any) -> Session:
     """The workers of an experiment in this process, ready to `step`. Nothing is written to disk."""
-    from srl.graph.prepare import prepare
+    from srl.plan.prepare import prepare
 
     prepared = prepare(experiment, [*overrides, "mode=inline"], settings=settings, look=False)
     return Session(prepared.graph)

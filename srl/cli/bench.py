@@ -12,7 +12,7 @@ from typing import Any
 
 from srl.cli.parsing import Parser, words_of
 from srl.core.errors import UserError
-from srl.graph.prepare import Prepared, prepare
+from srl.plan.prepare import Prepared, prepare
 
 _WARM = 2
 """Updates before anything is timed."""

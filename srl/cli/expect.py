@@ -10,8 +10,8 @@ from typing import Any
 from srl.cli.parsing import Parser, words_of
 from srl.cli.sweep import Outcome, columns, last_row, number, print_failures, run_each, values
 from srl.core.errors import UserError
-from srl.graph.prepare import Prepared, prepare
 from srl.observe.expectation import RETURN, expected, figure, wanted_returns
+from srl.plan.prepare import Prepared, prepare
 
 ABOUT = """\
 Run an experiment once for each seed, each to its own stop, and see whether it reaches what its file states:

@@ -9,8 +9,8 @@ from typing import Any
 from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
-from srl.graph.derive import Derived
 from srl.graph.spec import Graph
+from srl.plan.specs import Derived
 from srl.store import checkpoint
 from srl.workers.checkpoints import checkpoint_folder
 
@@ -20,7 +20,7 @@ def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str])
     for name, entry in graph.policies.items():
         if entry.algorithm is None:
             continue
-        path = checkpoint.latest(checkpoint_folder(run, graph, name))
+        path = checkpoint.latest(checkpoint_folder(run, graph.policies, name))
         if path is None:
             raise UserError(f"{run} has no checkpoint to go on from", ("try", "start anew, without --resume"))
         saved = checkpoint.read(path).groups.get("policy", {})
@@ -42,7 +42,7 @@ def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str])
 def nothing_left(run: Path, graph: Graph) -> str:
     """What a run has done, in words, if its `stop` asks for no more; else empty."""
     learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
-    paths = [path for name in learning if (path := checkpoint.latest(checkpoint_folder(run, graph, name))) is not None]
+    paths = [path for name in learning if (path := checkpoint.latest(checkpoint_folder(run, graph.policies, name))) is not None]
     if not learning or len(paths) < len(learning):
         return ""
     states = [checkpoint.read(path).state for path in paths]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from srl.cli.parsing import Parser, words_of
-from srl.graph.prepare import prepare
 from srl.graph.spec import Graph
+from srl.plan.prepare import prepare
 
 
 def list_(argv: list[str]) -> int:

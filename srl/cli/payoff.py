@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from srl.core.errors import UserError
-from srl.graph.weights import archive_folder, checkpoint_folder, initial_folder
 from srl.loaded import LoadedPolicy, LoadedRun
 from srl.store import checkpoint
 from srl.store.atomic import replace_file
+from srl.store.weights import archive_folder, checkpoint_folder, initial_folder
 
 FILE = "cross_play.json"
 _ENVS = 32
@@ -156,12 +156,12 @@ def side(run: LoadedRun, team: str, limit: int | None = None) -> Side:
 
 def saved(run: LoadedRun, policy: str) -> list[Version]:
     """The initial, archived, best and latest version of a policy, oldest first; of several of one step, one."""
-    place = checkpoint_folder(run.folder, run.graph, policy)
+    place = checkpoint_folder(run.folder, run.graph.policies, policy)
     named: list[tuple[str, Path | None]] = [
-        (path.name, path) for path in checkpoint.checkpoints(archive_folder(run.folder, run.graph, policy))
+        (path.name, path) for path in checkpoint.checkpoints(archive_folder(run.folder, run.graph.policies, policy))
     ]
     named += [("best", checkpoint.best(place)), ("latest", run.checkpoint("latest", policy))]
-    named += [("initial", checkpoint.latest(initial_folder(run.folder, run.graph, policy)))]
+    named += [("initial", checkpoint.latest(initial_folder(run.folder, run.graph.policies, policy)))]
     by_step = {checkpoint.step_of(path): Version(name, checkpoint.step_of(path), path) for name, path in named if path}
     return [by_step[step] for step in sorted(by_step)]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srl.core.errors import SrlError, UserError
-from srl.graph.prepare import Prepared, prepare
+from srl.plan.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from srl.control.controller import Controller
-    from srl.graph.derive import Derived
     from srl.graph.spec import Graph
     from srl.observe.console import Console
     from srl.observe.result import RunResult
+    from srl.plan.specs import Derived
     from srl.store.run_folder import RunFolder
 
 
@@ -216,7 +216,7 @@ def _interrupted(folder: RunFolder, console: Console) -> None:
 
 def _looks_late(prepared: Prepared) -> bool:
     """Whether the look at env and policies takes long and processes can start meanwhile."""
-    from srl.graph.specs import is_remembered
+    from srl.plan.remembered import is_remembered
 
     return prepared.graph.mode != "inline" and not is_remembered(prepared.graph)
 

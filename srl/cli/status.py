@@ -49,7 +49,7 @@ def status(argv: list[str]) -> int:
 def doctor(argv: list[str]) -> int:
     """What the installation and the machine have, and what is missing. Exit 2 if something needed is."""
     Parser(prog="srl doctor", description="this machine and installation").parse_args(argv)
-    from srl.graph.machine import Machine
+    from srl.core.machine import Machine
     from srl.store.run_folder import describe_machine
 
     machine = Machine.here()

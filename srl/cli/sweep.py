@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from srl.core.errors import UserError
-from srl.graph.prepare import prepare
+from srl.plan.prepare import prepare
 from srl.store.lines import read_lines
 
 _RETURN = "episode/return"

@@ -11,8 +11,8 @@ from srl.config.shorthand import POLICY, spelled_out
 from srl.core.errors import SrlError, UserError
 from srl.core.load import load, option
 from srl.core.option import dump
+from srl.core.types import Checkpoint, Component, OnFailure, PolicyEntry, Stop
 from srl.core.where import Provenance
-from srl.graph.spec import Checkpoint, Component, OnFailure, PolicyEntry, Stop
 
 Auto = Literal["auto"]
 _CHOOSES = re.compile(r"uniform|win_rate|latest-\d+")

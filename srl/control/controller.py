@@ -20,13 +20,14 @@ from srl.control.signals import catch_signals
 from srl.core.errors import CannotWrite, SrlError
 from srl.core.load import dump
 from srl.core.registry import import_paths
-from srl.graph.derive import Derived, derive, derive_in_child
+from srl.core.types import Counts
 from srl.graph.spec import Graph
 from srl.observe.console import Console
 from srl.observe.result import Failure, Kind, RunResult
 from srl.observe.totals import Totals
+from srl.plan.derive import derive, derive_in_child
+from srl.plan.specs import Derived
 from srl.store.run_folder import RunFolder
-from srl.streams.base import Counts
 from srl.workers.messages import Message, peers_to_data, seat_to_data
 
 DRAIN = 10.0

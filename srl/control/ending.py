@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from srl.core.errors import SrlError
-from srl.graph.spec import Stop
+from srl.core.types import Stop
 from srl.observe.result import Kind
 from srl.observe.totals import Totals
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from srl.core.errors import UserError
+from srl.core.types import WorkerId
 from srl.graph.spec import Graph, Node
-from srl.workers.loop import Peer, WorkerId
+from srl.workers.loop import Peer
 
 OPPOSITE = {
     "producer": "consumer", "consumer": "producer",

@@ -16,8 +16,8 @@ from typing import IO, Any
 
 from srl.control.backend import Backend
 from srl.core.errors import HostileFrame
+from srl.core.machine import memory_free
 from srl.core.threads import plan as threads_plan
-from srl.graph.machine import memory_free
 from srl.workers.channel import Channel
 from srl.workers.messages import Message
 

@@ -7,11 +7,9 @@ from typing import Any
 
 from srl.core.errors import UserError
 from srl.core.load import load, nearest
+from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES
-from srl.core.spec import total_bytes
 from srl.core.where import Provenance, dotted
-from srl.graph.derive import Derived
-from srl.graph.machine import Machine
 from srl.graph.placement import members, owner, via_of
 from srl.graph.spec import Graph, Node, Stream
 
@@ -71,21 +69,6 @@ def check_resources(graph: Graph, machine: Machine, where: Provenance | None = N
             )
 
 
-def check_memory(graph: Graph, derived: Derived, machine: Machine) -> int:
-    """Bytes of shared memory that the run takes; E08 if the machine has less."""
-    wanted = {stream.name: _shared_bytes(graph, stream, derived) for stream in graph.streams}
-    total = sum(wanted.values())
-    if total > machine.shared_free:
-        most = max(wanted, key=lambda name: wanted[name])
-        raise UserError(
-            f"the streams take {total / 1e9:.1f} GB of shared memory, and {machine.shared_free / 1e9:.1f} GB are free",
-            ("most of it", f"stream '{most}', {wanted[most] / 1e9:.1f} GB"),
-            ("try", "fewer sampling.envs, fewer sampling.steps, or a smaller staleness.max"),
-            code="E08",
-        )
-    return total
-
-
 def notes(graph: Graph, machine: Machine) -> list[str]:
     """What is allowed, but worth a word."""
     owners = {owner(graph, node, index) for node in graph.nodes for index in range(node.count)}
@@ -101,16 +84,6 @@ def notes(graph: Graph, machine: Machine) -> list[str]:
     elif not (graph.stop.env_steps or graph.stop.updates or graph.stop.seconds):
         found.append("stop.return has no progress: schedules stay at their start until there is another stop condition")
     return found
-
-
-def warnings(graph: Graph, derived: Derived) -> list[str]:
-    """What runs, and is most likely not meant."""
-    return [
-        f"policy '{name}' acts untrained, at its random weights: it has no algorithm, and loads nothing"
-        f" (give it {'' if list(graph.policies) == ['main'] else f'policies.{name}.'}load=RUN, or an algorithm)"
-        for name, entry in graph.policies.items()
-        if entry.algorithm is None and entry.load is None and entry.source is None and derived.policies[name].params != {}
-    ]
 
 
 # nodes ----------------------------------------------------------------------------------------------------------------
@@ -330,26 +303,6 @@ def _waits(node: Node, where: Provenance | None) -> None:
             ("try", f"{most}=0.001, or {least}=1"),
             code="E03",
         )
-
-
-def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
-    """Bytes of the segments of a stream, as far as sizes are known before the start."""
-    spec = derived.streams[stream.name]
-    if spec.via != "shm":
-        return 0
-    total = 0
-    for node, port, side in members(graph, stream.name):
-        kind = REGISTRIES["worker"].resolve(node.worker)
-        sizes = kind.sizes(load(kind.Args, node.args), port, graph)
-        if side == "producer":
-            total += node.count * int(sizes.get("slots", 2)) * total_bytes(spec.record)
-        elif side == "client":
-            total += node.count * int(sizes.get("groups", 1)) * int(sizes.get("units", 1)) * (
-                total_bytes(spec.record) + total_bytes(spec.answer)
-            )  # fmt: skip
-        elif side == "publisher":
-            total += 3 * total_bytes(spec.record)
-    return total
 
 
 # words ----------------------------------------------------------------------------------------------------------------

@@ -9,21 +9,13 @@ from typing import Any
 from srl.config.experiment import Experiment, StreamSettings, Workers, settled
 from srl.core.errors import NotImportable, UserError
 from srl.core.load import nearest
+from srl.core.machine import Machine
+from srl.core.text import count
 from srl.core.where import Provenance
 from srl.graph.by_hand import by_hand
-from srl.graph.machine import Machine
 from srl.graph.opponents import with_opponents
 from srl.graph.placement import inside
 from srl.graph.spec import Graph, Node, Stream
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timing:
-    """What a short probe measured here, in microseconds per env step."""
-
-    env: float
-    act: float
-    """With the policy inside an actor, on the CPU."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,16 +69,15 @@ def plan(
     experiment: Experiment,
     *,
     machine: Machine | None = None,
-    timing: Callable[[], Timing | None] = lambda: None,
     where: Provenance | None = None,
 ) -> Plan:
-    """Decide what is left open and wire it. `timing` is asked only if its answer can matter."""
+    """Decide what is left open and wire it."""
     machine = machine or Machine.here()
     if experiment.graph is not None:
         stated, joined = by_hand(experiment, where)
         whole = _graph(experiment, stated, apply_stream_settings(experiment.streams, joined))
         return Plan(experiment=experiment, graph=whole, why=("the graph is stated by hand",))
-    name, why = choose(experiment, machine, timing)
+    name, why = choose(experiment, machine)
     layout = find_layout(name)
     sizes = _sizes(experiment, layout, machine, where)
     if name == "inline" and sizes.workers > 1:
@@ -117,7 +108,7 @@ def find_layout(name: str) -> Layout:
     raise error.add("known", ", ".join(["auto", *LAYOUTS])).add("try", "`graph:` in the file, to wire it by hand")
 
 
-def choose(experiment: Experiment, machine: Machine, timing: Callable[[], Timing | None]) -> tuple[str, str]:
+def choose(experiment: Experiment, machine: Machine) -> tuple[str, str]:
     """The layout that `auto` means here, and why, in words."""
     if experiment.layout != "auto":
         return experiment.layout, ""
@@ -125,18 +116,10 @@ def choose(experiment: Experiment, machine: Machine, timing: Callable[[], Timing
         return "inline", "layout inline: mode=inline puts everything in one process"
     if machine.cores == 1 and machine.gpus == 0:
         return "inline", "layout inline: one usable core, so processes would only take turns"
+    cores = count(machine.cores, "usable core")
     if machine.gpus == 0 or experiment.device == "cpu":
-        return "impala", (
-            f"layout impala: {_cores(machine)} and no GPU, where asking another process for actions"
-            " is never faster than acting inside the actors"
-        )
-    measured = timing()
-    if measured is None:
-        return "impala", "layout impala: nothing was measured, and it needs no GPU to act"
-    figures = f"an env step takes {measured.env:.1f} us and acting on the CPU {measured.act:.1f} us"
-    if measured.act > measured.env:
-        return "seed", f"layout seed: {figures}, so the GPU answers all actors"
-    return "impala", f"layout impala: {figures}, so actors act by themselves"
+        return "impala", f"layout impala: {cores} and no GPU, so actors act by themselves"
+    return "impala", f"layout impala: {cores}, the GPU is for the trainer (layout=seed lets it answer the actors too)"
 
 
 # what `auto` means ----------------------------------------------------------------------------------------------------
@@ -174,7 +157,7 @@ def _divides(envs: int, workers: int, groups: int, where: Provenance | None) -> 
     near = " or ".join(f"sampling.envs={size}" for size in (below, above) if size)
     place = where.at(("sampling", "envs")) if where is not None else None
     raise UserError(
-        f"{envs} envs cannot be shared evenly by {_number(workers, 'actor')} with {_number(groups, 'group')} each",
+        f"{envs} envs cannot be shared evenly by {count(workers, 'actor')} with {count(groups, 'group')} each",
         *([("from", str(place))] if place is not None else []),
         ("expected", f"sampling.envs as a multiple of {parts} (workers x groups)"),
         ("try", near),
@@ -187,14 +170,6 @@ def _evaluation_envs(experiment: Experiment) -> int | None:
     if evaluation is None:
         return None
     return evaluation.envs if evaluation.envs != "auto" else min(evaluation.episodes, 8)
-
-
-def _cores(machine: Machine) -> str:
-    return f"{_number(machine.cores, 'usable core')}"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 # the layouts ----------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from srl.config.experiment import Experiment, Opponents
 from srl.core.errors import UserError
+from srl.core.types import PolicyEntry
 from srl.graph.placement import inside
-from srl.graph.spec import Graph, Node, PolicyEntry, Stream
+from srl.graph.spec import Graph, Node, Stream
 
 if TYPE_CHECKING:
     from srl.graph.layouts import Sizes

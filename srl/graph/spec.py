@@ -7,17 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from srl.core.load import option
-
-OnFailure = Literal["stop", "restart"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Component:
-    """Something made by name: an env, a policy, an algorithm, a transform."""
-
-    use: str
-    """A registered name, `pkg.mod:Class` or `file.py:Class`."""
-    args: Mapping[str, Any] = field(default_factory=dict)
+from srl.core.types import Checkpoint, Component, OnFailure, PolicyEntry, Stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,40 +45,6 @@ class Stream:
     def __post_init__(self) -> None:
         if self.route == "nobody":
             object.__setattr__(self, "route", "null")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stop:
-    """When the run is done: whichever comes first."""
-
-    env_steps: int | None = option(None, "steps of envs trained on, whatever their number of agents", low=1)
-    updates: int | None = option(None, "updates of the first trainer to make them", low=1)
-    seconds: float | None = option(None, "wall time", low=0)
-    episode_return: float | None = option(None, "mean return over the last 100 episodes (`return` in the file)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """What is kept on disk, and how often. Counted in updates, so that inline runs read no clock."""
-
-    every: int = option(50, "updates between checkpoints; 0: only at the end", low=0)
-    keep: int = option(3, "how many are kept besides `best` and the archive", low=1)
-    archive: int = option(0, "every how many checkpoints the policy alone is kept for good, to play against it; 0: none", low=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyEntry:
-    """One policy of the run."""
-
-    policy: Component
-    algorithm: Component | None = None
-    """None: it does not learn (frozen, scripted)."""
-    load: str | None = None
-    """A checkpoint or run folder to start from."""
-    fresh: tuple[str, ...] = ()
-    """Layers that are not taken from there, by pattern."""
-    source: str | None = None
-    """It acts with weights of that policy, which learns: as a past opponent."""
 
 
 @dataclass(frozen=True, kw_only=True)

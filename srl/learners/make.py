@@ -9,8 +9,8 @@ from srl.core.errors import UserError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import word
-from srl.graph.weights import starting_weights
 from srl.learners.single import SingleLearner
+from srl.store.weights import starting_weights
 from srl.workers.base import Context
 
 
@@ -35,5 +35,5 @@ def make_learner(context: Context, args: Any) -> SingleLearner:
         device=context.node.device,
         shape=shape,
         threads=context.node.threads,
-        weights=starting_weights(graph, args.policy, own=(context.folder, context.resume)),
+        weights=starting_weights(graph.policies, args.policy, own=(context.folder, context.resume)),
     )

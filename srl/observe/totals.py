@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from srl.core.types import Counts
 from srl.graph.spec import Graph, Node
 from srl.observe.advisor import advise
 from srl.observe.ledger import Ledger, Side
 from srl.observe.metrics import Rate
 from srl.observe.report import Report, StreamRow, WorkerRow
 from srl.observe.staleness import Staleness
-from srl.streams.base import Counts
 from srl.workers.base import Reading
-from srl.workers.reports import WorkerReport, add_counts, report_from_data
+from srl.workers.reports import WorkerReport, report_from_data
 
 _LEVELS = {
     "updates": min,
@@ -167,7 +167,7 @@ class Totals:
         """What one survivor knows of an end that died; its last report may be half a second old."""
         for gone in reversed(self._gone.get(end.partition(":")[0], [])):
             if gone.name == end:
-                add_counts(gone.known, counts)
+                gone.known.add(counts)
                 gone.unheard.discard(process)
                 return
 

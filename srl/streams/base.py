@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from srl.core.spec import TreeSpec
 from srl.core.tree import Tree
+from srl.core.types import Counts
 
 Version: TypeAlias = int
 """(epoch, updates) in one number: epoch << 40 | updates. Epochs grow at each start of a trainer."""
@@ -60,20 +61,6 @@ class StreamSpec:
 
 FOREIGN = ("hostile", "stranger")
 """Reasons in `dropped` for what no peer had put: bytes that are no message, and ends that are not attached (or too early)."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What an end has seen: `put` = `taken` + in flight + the sum of `dropped` without FOREIGN, added up over both ends."""
-
-    put: int = 0
-    taken: int = 0
-    released: int = 0
-    bytes: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
-
-    def drop(self, reason: str, number: int = 1) -> None:
-        self.dropped[reason] = self.dropped.get(reason, 0) + number
 
 
 class End(ABC):

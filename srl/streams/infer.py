@@ -12,7 +12,8 @@ import numpy as np
 
 from srl.core.spec import lead
 from srl.core.tree import Array, Tree
-from srl.streams.base import Answer, Asked, Counts, InferClient, InferServer, StreamSpec, Ticket, Version
+from srl.core.types import Counts
+from srl.streams.base import Answer, Asked, InferClient, InferServer, StreamSpec, Ticket, Version
 from srl.streams.codec import Arena, Layout
 from srl.streams.peers import ANSWER, ASK, Peer, Peers, Transport, Wire, in_order, index_of
 

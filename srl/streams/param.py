@@ -10,7 +10,8 @@ import numpy as np
 
 from srl.core.errors import UserError
 from srl.core.tree import Array, Tree
-from srl.streams.base import Counts, ParamPublisher, ParamSubscriber, StreamSpec, Version
+from srl.core.types import Counts
+from srl.streams.base import ParamPublisher, ParamSubscriber, StreamSpec, Version
 from srl.streams.codec import Arena, Layout
 from srl.streams.peers import FETCH, HELD, KEPT, NEW, NEWER, PARAMS, Peer, Peers, Transport, Wire
 

@@ -12,7 +12,8 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from srl.core.errors import WireError
 from srl.core.tree import Tree
-from srl.streams.base import Counts, End, StreamSpec
+from srl.core.types import Counts
+from srl.streams.base import End, StreamSpec
 from srl.streams.codec import Arena, Layout, agreement
 
 # One way of saying everything, on every transport: (kind, slot, number, value) and perhaps a record.

@@ -14,7 +14,8 @@ from heapq import heappop, heappush
 from typing import Any
 
 from srl.core.tree import Tree
-from srl.streams.base import Counts, Loan, SampleConsumer, SampleProducer, Slab, StreamSpec, Version
+from srl.core.types import Counts
+from srl.streams.base import Loan, SampleConsumer, SampleProducer, Slab, StreamSpec, Version
 from srl.streams.codec import Arena, Layout
 from srl.streams.peers import (
     CANCEL,

@@ -8,7 +8,7 @@ from typing import Any, cast
 from srl.api.policy import Ask, Policy
 from srl.core.seeds import Rng
 from srl.core.tree import Tree, map_tree
-from srl.graph.derive import PolicyInfo
+from srl.plan.specs import PolicyInfo
 from srl.workers.outcomes import LEAVES
 
 _OF_ENVS = ("state", *LEAVES)

@@ -15,8 +15,8 @@ from srl.core.registry import REGISTRIES
 from srl.core.spec import TreeSpec, zeros
 from srl.core.text import count
 from srl.core.tree import Tree
-from srl.graph.derive import PolicyInfo
 from srl.graph.spec import Graph
+from srl.plan.specs import PolicyInfo
 from srl.streams.base import End, InferClient, SampleProducer, Slab
 from srl.workers.base import Context, Port, Worker
 from srl.workers.group import Group

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from srl.core.spec import TreeSpec
-from srl.graph.derive import Derived, PolicyInfo
 from srl.graph.spec import Graph, Node
+from srl.plan.specs import Derived, PolicyInfo
 from srl.streams.base import End, Kind, Side
 
 

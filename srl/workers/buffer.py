@@ -13,8 +13,8 @@ from srl.core.load import option
 from srl.core.registry import REGISTRIES
 from srl.core.spec import TreeSpec
 from srl.core.tree import copy_into
-from srl.graph.derive import PolicyInfo
 from srl.graph.spec import Graph
+from srl.plan.specs import PolicyInfo
 from srl.replay.fifo import Fifo
 from srl.streams.base import End, Loan, SampleConsumer, SampleProducer, Slab
 from srl.workers.base import Context, Port, Worker

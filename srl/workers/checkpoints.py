@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from srl.core.tree import Tree
-from srl.graph.weights import archive_folder, checkpoint_folder, initial_folder
 from srl.store import checkpoint
+from srl.store.weights import archive_folder, checkpoint_folder, initial_folder
 from srl.workers.base import Context
 
 __all__ = ["PAST", "Checkpoints", "checkpoint_folder", "initial_folder"]
@@ -32,7 +32,7 @@ class Checkpoints:
         for run in (self._context.folder, self._context.resume):
             if run is None:
                 continue
-            path = checkpoint.latest(checkpoint_folder(run, graph, self._policy))
+            path = checkpoint.latest(checkpoint_folder(run, graph.policies, self._policy))
             if path is not None:
                 saved = checkpoint.read(path)
                 if run == self._context.folder and "updates" in saved.state:
@@ -44,7 +44,7 @@ class Checkpoints:
         """The policy as it was before any update: what cross-play measures against."""
         run = self._context.folder
         if run is not None:
-            folder = initial_folder(run, self._context.graph, self._policy)
+            folder = initial_folder(run, self._context.graph.policies, self._policy)
             if checkpoint.latest(folder) is None:
                 checkpoint.write(folder, 0, {"policy": params}, {"env_steps": 0, "updates": 0})
 
@@ -55,7 +55,7 @@ class Checkpoints:
         run = self._context.folder
         if run is None or updates == self._written:
             return
-        folder = checkpoint_folder(run, self._context.graph, self._policy)
+        folder = checkpoint_folder(run, self._context.graph.policies, self._policy)
         everything = {**groups, "workers": workers} if workers is not None else groups
         checkpoint.write(folder, env_steps, everything, state)
         checkpoint.prune(folder, self._context.graph.checkpoint.keep)
@@ -73,7 +73,7 @@ class Checkpoints:
             return
         if run is None:
             return
-        for folder in (initial_folder(run, graph, self._policy), archive_folder(run, graph, self._policy)):
+        for folder in (initial_folder(run, graph.policies, self._policy), archive_folder(run, graph.policies, self._policy)):
             for path in checkpoint.checkpoints(folder):
                 one = checkpoint.read(path)
                 updates = int(one.state.get("updates", before))
@@ -86,6 +86,6 @@ class Checkpoints:
 
     def _archive(self, run: Path, updates: int, env_steps: int, params: Mapping[str, Any]) -> None:
         """The policy alone, for good; after a resume from an earlier checkpoint, what is there stays."""
-        folder = archive_folder(run, self._context.graph, self._policy)
+        folder = archive_folder(run, self._context.graph.policies, self._policy)
         if env_steps not in map(checkpoint.step_of, checkpoint.checkpoints(folder)):
             checkpoint.write(folder, env_steps, {"policy": params}, {"env_steps": env_steps, "updates": updates})

@@ -15,7 +15,7 @@ from srl.core.load import option
 from srl.core.text import count
 from srl.core.tree import Array, Tree, map_tree
 from srl.envs.video import record
-from srl.graph.weights import ready_policy
+from srl.plan.acting import ready_policy
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.streams.base import End, ParamSubscriber
@@ -65,9 +65,10 @@ class EvaluatorWorker(Resumable, Worker):
         derived = context.derived
         only = next(iter(derived.players))
         self._params = {port.partition(":")[2] or only: cast(ParamSubscriber, end) for port, end in ends.items()}
-        self._policies = {name: ready_policy(context.graph, info) for name, info in derived.players.items()}
+        entries = context.graph.policies
+        self._policies = {name: ready_policy(info, entries[name]) for name, info in derived.players.items()}
         self._initial = (
-            {name: ready_policy(context.graph, info) for name, info in derived.players.items()} if args.cross_play else {}
+            {name: ready_policy(info, entries[name]) for name, info in derived.players.items()} if args.cross_play else {}
         )
         self._versions = dict.fromkeys(self._params, -1)
         self._weights: dict[str, Any] = {}
@@ -194,14 +195,14 @@ class EvaluatorWorker(Resumable, Worker):
             return
         for name, tree in self._weights.items():
             run = self.context.folder
-            path = checkpoint.latest(initial_folder(run, self.context.graph, name)) if run is not None else None
+            path = checkpoint.latest(initial_folder(run, self.context.graph.policies, name)) if run is not None else None
             self._initial[name].load(checkpoint.read(path).groups["policy"] if path is not None else tree["params"], 0)
         self._knows_initial = True
 
     def _best_before(self, run: Path) -> float:
         """The score to beat of the run that this one goes on from."""
         name = next(iter(self._params))
-        score = checkpoint.best_score(checkpoint_folder(run, self.context.graph, name))
+        score = checkpoint.best_score(checkpoint_folder(run, self.context.graph.policies, name))
         return -np.inf if score is None else score
 
     def _show(self) -> None:
@@ -227,5 +228,5 @@ class EvaluatorWorker(Resumable, Worker):
         if run is None:
             return
         for name, tree in self._weights.items():
-            folder = checkpoint_folder(run, self.context.graph, name)
+            folder = checkpoint_folder(run, self.context.graph.policies, name)
             checkpoint.write_best(folder, self._env_steps, {"policy": tree["params"]}, score)

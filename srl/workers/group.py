@@ -12,9 +12,8 @@ from srl.api.slab import SlabShape
 from srl.core.seeds import Seeds, word
 from srl.core.tree import Array, Tree, copy_into
 from srl.envs.resolve import make_env
-from srl.graph.derive import Derived, PolicyInfo
-from srl.graph.policies import component_data
 from srl.graph.spec import Graph
+from srl.plan.specs import Derived, PolicyInfo
 from srl.workers.base import Reading
 from srl.workers.recorder import Recorder
 
@@ -133,7 +132,7 @@ class Group:
 
     def _new_env(self, barrier: int) -> BatchEnv:
         seeds = Seeds(self._graph.seed, self._role, self._first_env, barrier)
-        return make_env(component_data(self._graph.env), self._envs, seeds, place=self._place)
+        return make_env(self._graph.env.flat, self._envs, seeds, place=self._place)
 
     def _block(self, row: int) -> Block:
         if self._only is not None:

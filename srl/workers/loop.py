@@ -17,28 +17,16 @@ from srl.core.errors import RunError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.core.tree import Tree, build
-from srl.graph.derive import Derived
+from srl.core.types import Counts, WorkerId
 from srl.graph.spec import Graph
-from srl.streams.base import Counts, End, Side
+from srl.plan.specs import Derived
+from srl.streams.base import End, Side
 from srl.streams.open import open_end
 from srl.streams.peers import Network
 from srl.streams.wakeup import Wakeup
 from srl.workers.base import Context, Worker
-from srl.workers.reports import WorkerReport, add_counts
+from srl.workers.reports import WorkerReport
 from srl.workers.resumable import Resumable
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerId:
-    """Which worker of which node, and how often it was started."""
-
-    node: str
-    index: int
-    incarnation: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"{self.node}/{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +105,7 @@ class WorkerLoop:
         for ends in self._ends.values():
             for end in ends.values():
                 for name in gone:
-                    add_counts(known[name], end.detach(name, reason))
+                    known[name].add(end.detach(name, reason))
         return known
 
     def make(self) -> None:
@@ -278,7 +266,7 @@ def checkpoint_folders(run: Path, graph: Graph) -> list[Path]:
     from srl.workers.checkpoints import checkpoint_folder
 
     learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
-    return [checkpoint_folder(run, graph, policy) for policy in learning] or [run / "checkpoints"]
+    return [checkpoint_folder(run, graph.policies, policy) for policy in learning] or [run / "checkpoints"]
 
 
 def _saved_states(run: Path, graph: Graph) -> Mapping[str, Any]:

@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 import msgpack
 
 from srl.core.errors import HostileFrame
-from srl.workers.loop import Peer, WorkerId
+from srl.core.types import WorkerId
+from srl.workers.loop import Peer
 
 Message: TypeAlias = dict[str, Any]
 

@@ -13,7 +13,7 @@ from srl.core.load import option
 from srl.core.seeds import generator
 from srl.core.text import count
 from srl.core.tree import Array, Tree
-from srl.graph.weights import ready_policy
+from srl.plan.acting import ready_policy
 from srl.streams.base import End, InferServer, ParamSubscriber, updates_of
 from srl.workers.acting import answer
 from srl.workers.base import Context, Port, Worker
@@ -56,7 +56,7 @@ class PolicyWorker(Resumable, Worker):
         self._asks = cast(InferServer, ends["asks"])
         self._params = cast("ParamSubscriber | None", ends.get("params"))
         self._info = context.derived.policies[args.policy]
-        self.policy = ready_policy(context.graph, self._info, context.node.device)
+        self.policy = ready_policy(self._info, context.graph.policies[args.policy], context.node.device)
         self.version = -1 if self._params is not None else 0
         self._weights: Tree = {}
         """Of the version that answers."""

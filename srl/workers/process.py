@@ -26,8 +26,8 @@ from typing import Any, Literal
 from srl.core.errors import SrlError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES, load_plugins
-from srl.graph.derive import Derived
 from srl.graph.spec import Graph
+from srl.plan.specs import Derived
 from srl.streams.peers import Network
 from srl.workers.channel import Channel
 from srl.workers.loop import WorkerLoop

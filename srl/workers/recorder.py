@@ -18,7 +18,7 @@ from srl.core.seeds import row_keys, word
 from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, copy_into, map_tree
 from srl.envs.bounds import action_map
-from srl.graph.derive import PolicyInfo
+from srl.plan.specs import PolicyInfo
 from srl.workers.outcomes import Outcomes
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from srl.streams.base import Counts
+from srl.core.types import Counts
 from srl.workers.base import Reading
 
 
@@ -21,16 +21,6 @@ class WorkerReport:
     finished: bool
     counts: Mapping[str, Counts]
     """Port -> totals of its end."""
-
-
-def add_counts(total: Counts, more: Counts) -> None:
-    """Let `total` grow by `more`."""
-    total.put += more.put
-    total.taken += more.taken
-    total.released += more.released
-    total.bytes += more.bytes
-    for reason, number in more.dropped.items():
-        total.drop(reason, number)
 
 
 def report_to_data(report: WorkerReport) -> dict[str, Any]:

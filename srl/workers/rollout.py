@@ -15,9 +15,8 @@ from srl.core.seeds import Seeds
 from srl.core.spec import zeros
 from srl.core.tree import Array, map_tree
 from srl.envs.resolve import make_env
-from srl.graph.derive import Derived
-from srl.graph.policies import component_data
 from srl.graph.spec import Graph
+from srl.plan.specs import Derived
 from srl.workers.acting import answer
 from srl.workers.base import Reading
 from srl.workers.group import Group
@@ -100,7 +99,7 @@ def rendering(graph: Graph) -> Graph:
     """The same with envs that make pictures: adapters want to be told, other envs have no such setting."""
     asked = replace(graph, env=replace(graph.env, args={**graph.env.args, "render": True}))
     try:
-        make_env(component_data(asked.env), 1, Seeds(graph.seed, "pictures")).close()
+        make_env(asked.env.flat, 1, Seeds(graph.seed, "pictures")).close()
     except UserError as error:
         if error.code != "E02":
             raise

@@ -16,10 +16,10 @@ from srl.api.algorithm import Batch
 from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete
 from srl.api.neural import Heads, NeuralPolicy
 from srl.core.spec import Leaf
-from srl.graph.policies import zero_ask
 from srl.nets.dists import make_dist
 from srl.nets.numpy_mlp import MLPPolicy
 from srl.nets.settings import ActorCriticConfig
+from srl.plan.acting import zero_ask
 from tests.algorithms.slabs import make, record
 
 UNIT = Box((2,), (-1.0,) * 2, (1.0,) * 2)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from srl.control.controller import Controller
-from srl.graph.prepare import prepare
+from srl.plan.prepare import prepare
 from srl.store.run_folder import RunFolder
 
 LIMIT = 10.0

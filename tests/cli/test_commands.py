@@ -194,7 +194,7 @@ def test_launch_from_python_returns_a_run(tmp_path):
 
 def test_bench_times_every_part_of_a_step():
     from srl.cli.bench import measure
-    from srl.graph.prepare import prepare
+    from srl.plan.prepare import prepare
 
     words = ["~stop", "sampling.envs=8", "sampling.steps=16", "evaluation=null"]
     costs = measure(prepare("cartpole", words), 0.2)

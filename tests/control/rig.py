@@ -16,8 +16,9 @@ from srl.api.env import Discrete, EnvSpec, TeamSpec
 from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.core.tree import Tree
-from srl.graph.derive import Derived
-from srl.graph.spec import Checkpoint, Component, Graph, Node, Stop, Stream
+from srl.core.types import Checkpoint, Component, Stop
+from srl.graph.spec import Graph, Node, Stream
+from srl.plan.specs import Derived
 from srl.store import checkpoint
 from srl.streams.base import End, SampleConsumer, SampleProducer, StreamSpec, version
 from srl.workers.base import Context, Port, Worker

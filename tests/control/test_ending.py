@@ -8,7 +8,7 @@ import pytest
 from rig import graph
 
 from srl.control.ending import reached
-from srl.graph.spec import Stop
+from srl.core.types import Stop
 from srl.observe.totals import Totals
 
 

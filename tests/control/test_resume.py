@@ -9,9 +9,11 @@ import pytest
 from rig import derived, graph, with_node
 
 from srl.control.controller import Controller
-from srl.graph.derive import Derived, derive
-from srl.graph.prepare import prepare
-from srl.graph.spec import Graph, Stop
+from srl.core.types import Stop
+from srl.graph.spec import Graph
+from srl.plan.derive import derive
+from srl.plan.prepare import prepare
+from srl.plan.specs import Derived
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.streams import versions

@@ -11,7 +11,7 @@ import pytest
 from rig import graph, with_node
 
 from srl.control.runlog import RunLog
-from srl.graph.spec import Component, PolicyEntry
+from srl.core.types import Component, PolicyEntry
 from srl.observe.console import Console, line
 from srl.observe.result import RunResult
 from srl.observe.totals import Totals

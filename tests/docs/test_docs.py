@@ -14,8 +14,8 @@ from srl.__main__ import VERBS
 from srl.cli.help import section_help
 from srl.cli.parsing import words_of
 from srl.config.yaml import parse
-from srl.graph.prepare import prepare
 from srl.launch import _parser
+from srl.plan.prepare import prepare
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from srl.core.errors import SrlError
-from srl.graph.machine import Machine
-from srl.graph.prepare import prepare
+from srl.core.machine import Machine
+from srl.plan.prepare import prepare
 
 ROOT = Path(__file__).parents[2]
 CLIPPED = ROOT / "docs/examples/clipped.yaml"

@@ -8,12 +8,13 @@ import pytest
 from srl.config.compose import compose
 from srl.config.experiment import read_experiment
 from srl.core.errors import SrlError
+from srl.core.machine import Machine
 from srl.graph.build import graph_from_data, graph_to_data
-from srl.graph.check import check, check_memory, check_resources, notes, warnings
-from srl.graph.derive import derive
+from srl.graph.check import check, check_resources, notes
 from srl.graph.layouts import plan
-from srl.graph.machine import Machine
-from srl.graph.prepare import prepare
+from srl.plan.check import check_memory, warnings
+from srl.plan.derive import derive
+from srl.plan.prepare import prepare
 from tests.errors import raises
 
 MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)

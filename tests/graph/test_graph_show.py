@@ -3,10 +3,11 @@
 import pytest
 
 from srl.config.experiment import read_experiment
+from srl.core.machine import Machine
 from srl.graph.build import graph_from_yaml, graph_to_yaml
 from srl.graph.layouts import plan
-from srl.graph.machine import Machine
-from srl.graph.show import as_mermaid, as_text, plan_lines
+from srl.graph.show import as_mermaid, as_text
+from srl.plan.lines import plan_lines
 
 MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
 DATA = {

@@ -3,10 +3,10 @@
 import pytest
 
 from srl.config.experiment import Experiment, read_experiment
+from srl.core.machine import Machine
 from srl.graph.build import graph_from_yaml, graph_to_yaml
 from srl.graph.check import check
-from srl.graph.layouts import LAYOUTS, Timing, plan
-from srl.graph.machine import Machine
+from srl.graph.layouts import LAYOUTS, plan
 from srl.graph.placement import owner, via_of
 from tests.errors import raises
 
@@ -120,27 +120,19 @@ def test_an_unknown_layout_names_the_nearest():
 
 
 @pytest.mark.parametrize(
-    ("settings", "machine", "timing", "chosen", "reason"),
+    ("settings", "machine", "chosen", "reason"),
     [
-        ({}, DESKTOP, None, "impala", "4 usable cores and no GPU"),
-        ({}, Machine(1, 0, 1 << 30), None, "inline", "one usable core"),
-        ({"mode": "inline"}, DESKTOP, None, "inline", "mode=inline"),
-        ({}, GPU, Timing(env=5.0, act=50.0), "seed", "the GPU answers all actors"),
-        ({}, GPU, Timing(env=50.0, act=5.0), "impala", "actors act by themselves"),
-        ({"device": "cpu"}, GPU, Timing(env=5.0, act=50.0), "impala", "no GPU"),
+        ({}, DESKTOP, "impala", "4 usable cores and no GPU"),
+        ({}, Machine(1, 0, 1 << 30), "inline", "one usable core"),
+        ({"mode": "inline"}, DESKTOP, "inline", "mode=inline"),
+        ({}, GPU, "impala", "the GPU is for the trainer"),
+        ({"device": "cpu"}, GPU, "impala", "no GPU"),
     ],
 )
-def test_auto_chooses_for_the_machine_and_says_why(settings, machine, timing, chosen, reason):
-    done = plan(experiment(**settings), machine=machine, timing=lambda: timing)
+def test_auto_chooses_for_the_machine_and_says_why(settings, machine, chosen, reason):
+    done = plan(experiment(**settings), machine=machine)
     assert done.experiment.layout == chosen
     assert reason in done.why[0]
-
-
-def test_nothing_is_measured_where_the_answer_cannot_matter():
-    def timing():
-        raise AssertionError("measured")
-
-    plan(experiment(), machine=DESKTOP, timing=timing)
 
 
 def test_inference_settings_reach_the_policy_workers():

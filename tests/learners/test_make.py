@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from srl.config.experiment import read_experiment
+from srl.core.machine import Machine
 from srl.graph.layouts import plan
-from srl.graph.machine import Machine
 from srl.session import Session
 
 SETTINGS = {"env": "CartPole-v1", "algorithm": "ppo", "mode": "inline", "sampling": {"envs": 4, "steps": 8}}

@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import pytest
 
+from srl.core.types import Counts
 from srl.observe.ledger import Ledger, table
-from srl.streams.base import Counts
 
 
 def test_counts_of_all_ends_are_added_up() -> None:

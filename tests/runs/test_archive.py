@@ -10,7 +10,7 @@ import pytest
 
 import srl
 from srl.core.errors import UserError
-from srl.graph.prepare import prepare
+from srl.plan.prepare import prepare
 from srl.store import checkpoint
 from srl.streams.base import updates_of
 from srl.streams.param import Publisher

@@ -12,8 +12,8 @@ import pytest
 import srl
 from srl.control.controller import Controller
 from tests.errors import raises
-from srl.graph.derive import derive
-from srl.graph.prepare import prepare
+from srl.plan.derive import derive
+from srl.plan.prepare import prepare
 from srl.observe.metrics import read_metrics
 from srl.store.run_folder import RunFolder
 from srl.streams.base import updates_of

@@ -13,9 +13,9 @@ import yaml
 import srl
 from srl.core.errors import UserError
 from tests.errors import raises
-from srl.graph.policies import zero_ask
-from srl.graph.prepare import prepare
-from srl.graph.weights import ready_policy
+from srl.plan.acting import zero_ask
+from srl.plan.prepare import prepare
+from srl.plan.acting import ready_policy
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 
@@ -125,9 +125,9 @@ def test_a_run_without_that_policy_is_refused(game: Path, tmp_path: Path) -> Non
 def test_a_policy_worker_computes_where_its_node_says() -> None:
     prepared = prepare("cartpole_memory", ["layout=seed", "evaluation=null"])
     [info] = prepared.derived.policies.values()
-    policy: Any = ready_policy(prepared.graph, info, "meta")
+    policy: Any = ready_policy(info, prepared.graph.policies["main"], "meta")
     assert {tensor.device.type for tensor in policy.parameters()} == {"meta"} == {policy.device.type}
-    assert ready_policy(prepared.graph, info).device.type == "cpu"  # type: ignore[attr-defined]
+    assert ready_policy(info, prepared.graph.policies["main"]).device.type == "cpu"  # type: ignore[attr-defined]
 
 
 def test_of_a_folder_of_runs_the_newest_with_weights_is_taken_before_this_run_has_a_folder(run: Path, tmp_path: Path) -> None:

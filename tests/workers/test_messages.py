@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from srl.cluster.reliable import ReliableChannel
 from srl.control.lifecycle import BoundEnd, peers_of, plan_processes
 from srl.core.errors import HostileFrame
+from srl.core.types import Counts
 from srl.graph.spec import Node
-from srl.streams.base import Counts
 from srl.workers.base import Reading
 from srl.workers.channel import Channel
 from srl.workers.messages import LIMIT, pack, unpack

@@ -12,10 +12,11 @@ from srl.api.env import action_leaves
 from srl.api.slab import SlabShape, slab_spec
 from srl.core.seeds import Rng
 from srl.core.spec import Leaf, lead, zeros
+from srl.core.types import Component, PolicyEntry
 from srl.envs.fake import FakeEnv, fields_of
-from srl.graph.derive import Derived, PolicyInfo
-from srl.graph.policies import inspect_env, policy_spec, teams_of
-from srl.graph.spec import Component, Graph, PolicyEntry
+from srl.graph.spec import Graph
+from srl.plan.inspect import inspect_env, policy_spec, teams_of
+from srl.plan.specs import Derived, PolicyInfo
 from srl.workers.base import Reading
 from srl.workers.group import Group
 from tests.errors import raises

@@ -6,12 +6,12 @@ import pytest
 
 import srl
 import srl.workers.trainer as trainer_room
-from srl.graph.prepare import prepare
-from srl.graph.spec import Stop
+from srl.core.types import Stop, WorkerId
+from srl.plan.prepare import prepare
 from srl.streams.base import SampleProducer
 from srl.streams.open import open_end
 from srl.streams.wakeup import Wakeup
-from srl.workers.loop import Peer, WorkerId, WorkerLoop
+from srl.workers.loop import Peer, WorkerLoop
 
 
 def test_a_credit_that_is_asked_for_during_an_update_is_given_before_its_end() -> None:

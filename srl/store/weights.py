@@ -9,31 +9,33 @@ from typing import Any
 
 import numpy as np
 
-from srl.api.policy import Policy
 from srl.core.errors import UserError
+from srl.core.spec import TreeSpec
 from srl.core.tree import leaves
-from srl.graph.build import graph_from_yaml
-from srl.graph.derive import Derived, PolicyInfo
-from srl.graph.policies import acting_policy
-from srl.graph.spec import Graph
+from srl.core.types import PolicyEntry
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder, newest
 
+Policies = Mapping[str, PolicyEntry]
 
-def checkpoint_folder(run: Path, graph: Graph, policy: str) -> Path:
+_APART = ("initial", "archive")
+"""Folders beside the checkpoints of a run whose one policy learns."""
+
+
+def checkpoint_folder(run: Path, policies: Policies, policy: str) -> Path:
     """`checkpoints`, or `checkpoints/<policy>` where several policies learn."""
     folder = run / "checkpoints"
-    return folder / policy if len(_learning(graph)) > 1 else folder
+    return folder / policy if sum(entry.algorithm is not None for entry in policies.values()) > 1 else folder
 
 
-def archive_folder(run: Path, graph: Graph, policy: str) -> Path:
-    """Where versions of the policy lie that are kept for good."""
-    return checkpoint_folder(run, graph, policy) / "archive"
+def archive_folder(run: Path, policies: Policies, policy: str) -> Path:
+    """The versions of the policy that are kept for good."""
+    return checkpoint_folder(run, policies, policy) / "archive"
 
 
-def initial_folder(run: Path, graph: Graph, policy: str) -> Path:
-    """Where the policy lies as it was before any update."""
-    return checkpoint_folder(run, graph, policy) / "initial"
+def initial_folder(run: Path, policies: Policies, policy: str) -> Path:
+    """The policy as it was before any update."""
+    return checkpoint_folder(run, policies, policy) / "initial"
 
 
 def exact_run(load: str) -> str:
@@ -56,20 +58,20 @@ def find_weights(load: str, policy: str) -> Path:
     if not (given / "graph.yaml").is_file() and (path := checkpoint.latest(given)) is not None:
         return path
     run = RunFolder.open(given)
-    graph = graph_from_yaml(run.graph.read_text(), str(run.graph))
-    learning = _learning(graph)
-    name = policy if policy in learning else learning[0] if len(learning) == 1 else ""
-    if not name:
+    if (found := _best(run.checkpoints)) is not None:
+        return found
+    trained = sorted(one.name for one in run.checkpoints.glob("*") if one.name not in _APART and _best(one) is not None)
+    if not trained:
+        raise UserError(f"policy '{policy}' cannot start from {run.path}: the run has no checkpoint")
+    if policy not in trained:
         raise UserError(
-            f"policy '{policy}' cannot start from {given}: that run trained no policy of this name",
-            ("policies there", ", ".join(learning) or "none"),
-            ("try", f"load: {given}/checkpoints/{learning[0] if learning else 'NAME'}"),
+            f"policy '{policy}' cannot start from {given}: the run trained no policy of this name",
+            ("policies there", ", ".join(trained)),
+            ("try", f"load: {given}/checkpoints/{trained[0]}"),
         )
-    place = checkpoint_folder(run.path, graph, name)
-    found = checkpoint.best(place) or checkpoint.latest(place)
-    if found is None:
-        raise UserError(f"policy '{policy}' cannot start from {run.path}: it has no checkpoint")
-    return found
+    path = _best(run.checkpoints / policy)
+    assert path is not None
+    return path
 
 
 def read_weights(load: str, policy: str, fresh: Iterable[str] = ()) -> dict[str, Any]:
@@ -81,29 +83,18 @@ def read_weights(load: str, policy: str, fresh: Iterable[str] = ()) -> dict[str,
     return _kept(groups["policy"], fresh)
 
 
-def starting_weights(graph: Graph, policy: str, *, own: Iterable[Path | None] = ()) -> dict[str, Any] | None:
-    """What `load` names; None without it, and where one of the runs in `own` has a checkpoint to go on from."""
-    entry = graph.policies[policy]
+def starting_weights(policies: Policies, policy: str, *, own: Iterable[Path | None] = ()) -> dict[str, Any] | None:
+    """The weights that `load` names; None without it, and where one of the runs in `own` has a checkpoint to resume."""
+    entry = policies[policy]
     runs = [run for run in own if run is not None]
-    if entry.load is None or any(checkpoint.latest(checkpoint_folder(run, graph, policy)) for run in runs):
+    if entry.load is None or any(checkpoint.latest(checkpoint_folder(run, policies, policy)) for run in runs):
         return None
     return read_weights(entry.load, policy, entry.fresh)
 
 
-def ready_policy(graph: Graph, info: PolicyInfo, device: str = "cpu") -> Policy:
-    """A policy that acts; one that is not trained has its weights already. What has no torch stays on the CPU."""
-    policy = acting_policy(info)
-    if device != "cpu" and hasattr(policy, "to"):
-        policy.to(device)
-    entry = graph.policies[info.name]
-    if entry.algorithm is None and entry.load is not None and entry.source is None:
-        policy.load(read_weights(entry.load, info.name), 0)
-    return policy
-
-
-def check_fresh(graph: Graph) -> None:
-    """Layers can begin anew only where others are loaded, and where they are trained."""
-    for name, entry in graph.policies.items():
+def check_fresh(policies: Policies) -> None:
+    """Layers can be fresh only where others are loaded, and where they are trained."""
+    for name, entry in policies.items():
         if entry.fresh and (entry.load is None or entry.algorithm is None):
             raise UserError(
                 f"policy '{name}' has fresh layers, but {'loads nothing' if entry.load is None else 'nothing trains it'}",
@@ -112,17 +103,17 @@ def check_fresh(graph: Graph) -> None:
             )
 
 
-def check_weights(graph: Graph, derived: Derived, *, resumed: bool = False) -> None:
-    """E09 if what a policy is to start from does not fit it; asked before anything starts."""
-    for name, entry in graph.policies.items():
+def check_weights(policies: Policies, params: Mapping[str, TreeSpec], *, resumed: bool = False) -> None:
+    """E09 if the weights to load do not fit; asked before anything starts. `params`: policy -> what it has."""
+    for name, entry in policies.items():
         if entry.load is None or (resumed and entry.algorithm is not None):
             continue
         shapes = {key: np.shape(array) for key, array in read_weights(entry.load, name).items()}
-        params = {key: leaf.shape for key, leaf in leaves(derived.policies[name].params)}
-        unused = [each for each in entry.fresh if not any(fnmatchcase(key, each) for key in [*shapes, *params])]
+        wanted = {key: leaf.shape for key, leaf in leaves(params[name])}
+        unused = [each for each in entry.fresh if not any(fnmatchcase(key, each) for key in [*shapes, *wanted])]
         if unused:
-            raise UserError(f"no layer of policy '{name}' is called '{unused[0]}'", ("layers", ", ".join(params)), code="E10")
-        have, want = _kept(shapes, entry.fresh), _kept(params, entry.fresh)
+            raise UserError(f"no layer of policy '{name}' is called '{unused[0]}'", ("layers", ", ".join(wanted)), code="E10")
+        have, want = _kept(shapes, entry.fresh), _kept(wanted, entry.fresh)
         if not want:
             raise UserError(f"all layers of policy '{name}' are fresh: nothing is left to load", ("try", "no `load`"), code="E10")
         if have == want:
@@ -138,13 +129,13 @@ def check_weights(graph: Graph, derived: Derived, *, resumed: bool = False) -> N
         )
 
 
+def _best(folder: Path) -> Path | None:
+    return checkpoint.best(folder) or checkpoint.latest(folder)
+
+
 def _kept(layers: Mapping[str, Any], fresh: Iterable[str]) -> dict[str, Any]:
     patterns = tuple(fresh)
     return {key: one for key, one in layers.items() if not any(fnmatchcase(key, each) for each in patterns)}
-
-
-def _learning(graph: Graph) -> list[str]:
-    return [name for name, entry in graph.policies.items() if entry.algorithm is not None]
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:

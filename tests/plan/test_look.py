@@ -6,10 +6,10 @@ import pytest
 
 from srl.config.experiment import read_experiment
 from srl.core.errors import UserError
+from srl.core.machine import Machine
 from srl.envs.check import check_env
-from srl.graph.derive import derive_in_child
 from srl.graph.layouts import plan
-from srl.graph.machine import Machine
+from srl.plan.derive import derive_in_child
 
 MINE = """
 import os, signal, sys

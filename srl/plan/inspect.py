@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
-from srl.api.env import EnvSpec, mask_leaves
-from srl.api.policy import Act, Ask, Policy, PolicySpec
+from srl.api.env import EnvSpec
+from srl.api.policy import Act, PolicySpec
 from srl.core.errors import NotImportable, UserError
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
-from srl.core.seeds import Rng, Seeds
-from srl.core.spec import differences, lead, spec_of, zeros
+from srl.core.seeds import Seeds
+from srl.core.spec import differences, spec_of
 from srl.core.tree import leaves, map_tree
+from srl.core.types import PolicyEntry
 from srl.envs.resolve import make_env
-from srl.graph.derive import PolicyInfo
-from srl.graph.spec import Component, Graph, PolicyEntry
+from srl.graph.spec import Graph
+from srl.plan.acting import acting_policy, named_arrays, new_policy, zero_ask
+from srl.plan.specs import PolicyInfo
 
 _ROWS = 4  # envs in the dry run
 _TWIN_TOLERANCE = 1e-4
 
 
-def component_data(component: Component) -> dict[str, Any]:
-    """`{use, **args}`, as the file has it."""
-    return {"use": component.use, **component.args}
-
-
 def inspect_env(graph: Graph) -> EnvSpec:
     """The spec of the env, from one copy of it."""
-    env = make_env(component_data(graph.env), 1, Seeds(graph.seed, "dry run"))
+    env = make_env(graph.env.flat, 1, Seeds(graph.seed, "dry run"))
     try:
         return env.spec
     finally:
@@ -129,51 +125,6 @@ def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
         if entry.source is not None:
             infos[name] = replace(infos[entry.source], name=name, extra={}, signals={}, memory_every=None, source=entry.source)
     return infos
-
-
-def acting_policy(info: PolicyInfo) -> Policy:
-    """A policy that acts: the torch-free twin where there is one."""
-    policy: Policy
-    if info.twin is not None:
-        policy = REGISTRIES["policy"].resolve(info.twin)(info.config, info.spec)
-    elif info.needs_torch:
-        from srl.api.neural import drawing_nothing
-
-        with drawing_nothing():  # a trainer of this process may draw from the same generator
-            policy = new_policy(info.use, info.config, info.spec)
-    else:
-        policy = new_policy(info.use, info.config, info.spec)
-    return policy
-
-
-def new_policy(use: str, config: Mapping[str, Any], spec: PolicySpec) -> Any:
-    """The policy itself, from its name and settings."""
-    kind = REGISTRIES["policy"].resolve(use)
-    settings = getattr(kind, "Config", None)
-    return kind(load(settings, config, path="policy") if settings is not None else dict(config), spec)
-
-
-def named_arrays(policy: Any) -> dict[str, Any]:
-    """Parameters and buffers of a torch policy by name; a torch-free policy has none."""
-    if not hasattr(policy, "state_dict"):
-        return {}
-    return {name: tensor.detach().cpu().numpy() for name, tensor in policy.state_dict().items()}
-
-
-def zero_ask(info_spec: PolicySpec, memory: Any, envs: int = _ROWS) -> Ask:
-    """A block of zeros."""
-    rows = envs * info_spec.agents
-    ids = np.arange(rows, dtype=np.int64)
-    mask = map_tree(lambda leaf: np.ones(leaf.shape, bool), lead(mask_leaves(info_spec.action), rows)) if info_spec.mask else None
-    return Ask(
-        obs=zeros(lead(info_spec.obs, rows)),
-        memory=zeros(lead(memory, rows)) if memory != {} else {},
-        first=np.ones(rows, bool),
-        mask=mask,
-        state=zeros(lead(info_spec.state, envs)) if info_spec.state is not None else None,
-        ids=ids,
-        rng=Rng(ids.astype(np.uint64)),
-    )
 
 
 def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]) -> PolicyInfo:

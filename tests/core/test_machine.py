@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from srl.graph import machine
+from srl.core import machine
 
 
 def test_affinity_counts():

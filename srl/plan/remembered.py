@@ -11,11 +11,11 @@ from typing import Any
 
 import msgpack
 
-import srl
 from srl.core.load import dump
 from srl.core.registry import REGISTRIES
-from srl.graph.derive import Derived, derive, derive_in_child, with_streams
 from srl.graph.spec import Graph
+from srl.plan.derive import derive, derive_in_child, with_streams
+from srl.plan.specs import Derived
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "mujoco-core", "pettingzoo")
 
@@ -77,7 +77,7 @@ def _versions() -> list[str]:
 
 def _newest_source() -> list[float]:
     """Changes whenever a file of this package does."""
-    files = list(Path(srl.__file__).parent.rglob("*.py"))
+    files = list(Path(__file__).parents[1].rglob("*.py"))
     return [float(len(files)), max(file.stat().st_mtime for file in files)]
 
 

@@ -9,12 +9,13 @@ import torch
 from srl.api.batch import Batch
 from srl.config.experiment import read_experiment
 from srl.core.errors import UserError
+from srl.core.machine import Machine
 from srl.core.spec import Leaf
-from srl.graph.derive import Derived, derive
 from srl.graph.layouts import plan
-from srl.graph.machine import Machine
-from srl.graph.prepare import prepare
-from srl.graph.sequences import check_sequences
+from srl.plan.derive import derive
+from srl.plan.prepare import prepare
+from srl.plan.sequences import check_sequences
+from srl.plan.specs import Derived
 
 MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,19 @@ from srl.config.compose import Composed, compose, render_with_provenance
 from srl.config.experiment import Experiment, read_experiment, write_experiment
 from srl.config.portable import absolute, by_name, homes
 from srl.core.errors import NotImportable, UserError
+from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.build import graph_to_yaml
-from srl.graph.check import check, check_memory, check_resources, notes, warnings
-from srl.graph.derive import Derived
-from srl.graph.layouts import Timing, plan
-from srl.graph.machine import Machine
-from srl.graph.sequences import check_sequences
-from srl.graph.show import plan_lines
+from srl.graph.check import check, check_resources, notes
+from srl.graph.layouts import plan
 from srl.graph.spec import Graph
-from srl.graph.specs import derived_specs, held_here
-from srl.graph.weights import check_fresh, check_weights, exact_run
+from srl.plan.check import check_memory, warnings
+from srl.plan.lines import plan_lines
+from srl.plan.remembered import derived_specs, held_here
+from srl.plan.sequences import check_sequences
+from srl.plan.specs import Derived
+from srl.store.weights import check_fresh, check_weights, exact_run
 
 _AUTO = {
     ("layout",),
@@ -71,7 +72,7 @@ class Prepared:
             check_sequences(self.graph, derived)
         except UserError as error:
             raise _explained(placed(error, self.composed.provenance)) from None
-        check_weights(self.graph, derived, resumed=resumed)
+        check_weights(self.graph.policies, {name: info.params for name, info in derived.policies.items()}, resumed=resumed)
         return replace(self, derived=derived, shared=check_memory(self.graph, derived, self.machine))
 
     def lines(self) -> list[tuple[str, str]]:
@@ -96,8 +97,7 @@ def prepare(
     composed, changes = _compose(experiment, overrides, by_name(settings or {}), resume)
     wanted = _with_homes(_named(read_experiment(composed.data, composed.provenance), composed))
     machine = machine or Machine.here()
-    timing = _timing(wanted)
-    done = plan(wanted, machine=machine, timing=timing, where=composed.provenance)
+    done = plan(wanted, machine=machine, where=composed.provenance)
     graph = done.graph
     if _needs_plugins(graph):
         load_plugins(graph.plugins)
@@ -106,7 +106,7 @@ def prepare(
             dotted_path(held)  # or an error that says why no other process finds it
     by_hand = composed.provenance if wanted.graph is not None else None
     check(graph, by_hand)
-    check_fresh(graph)
+    check_fresh(graph.policies)
     check_resources(graph, machine, by_hand)
     prepared = Prepared(
         composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes
@@ -216,12 +216,3 @@ def _needs_plugins(graph: Graph) -> bool:
     names = [("worker", node.worker) for node in graph.nodes]
     names += [("transport", stream.via) for stream in graph.streams if stream.via != "auto"]
     return any(name not in REGISTRIES[kind] and ":" not in name for kind, name in names)
-
-
-def _timing(experiment: Experiment) -> Callable[[], Timing | None]:
-    def measure() -> Timing | None:
-        from srl.graph.probe import probe
-
-        return probe(experiment)
-
-    return measure

@@ -6,13 +6,13 @@ import msgpack
 import pytest
 
 from srl.config.experiment import read_experiment
+from srl.core.machine import Machine
+from srl.core.types import Component
 from srl.envs.hide_and_seek.config import Config
 from srl.envs.hide_and_seek.env import env_spec
-from srl.graph import specs
 from srl.graph.layouts import plan
-from srl.graph.machine import Machine
-from srl.graph.plain import env_from_data, env_to_data
-from srl.graph.spec import Component
+from srl.plan import remembered as specs
+from srl.plan.plain import env_from_data, env_to_data
 
 MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
 

@@ -11,8 +11,8 @@ from srl.config.yaml import parse
 from srl.core.errors import SrlError
 from srl.core.seeds import Seeds
 from srl.envs.resolve import make_env
-from srl.graph.policies import component_data, inspect_env, teams_of
-from srl.graph.prepare import prepare
+from srl.plan.inspect import inspect_env, teams_of
+from srl.plan.prepare import prepare
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_team_that_is_split_between_policies_is_refused_with_teams_that_are_no
     error = caught.value.format()
     assert error.startswith("error[E10]: the agents of team 'adversary' are split between policies ['hunter', 'prey']")
     (teams,) = re.findall(r"env\.teams='(.*)'", error)
-    env = make_env({**component_data(prepared.graph.env), "teams": parse(teams).data}, 1, Seeds(0)).spec
+    env = make_env({**prepared.graph.env.flat, "teams": parse(teams).data}, 1, Seeds(0)).spec
     owners = teams_of(replace(prepared.graph, agents=agents), env)
     assert owners == {"prey": ("adversary-prey",), "hunter": ("adversary-hunter", "agent")}
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from srl.core.errors import UserError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
-from srl.graph.derive import Derived, PolicyInfo
 from srl.graph.placement import members
 from srl.graph.spec import Graph
+from srl.plan.specs import Derived, PolicyInfo
 
 _LONG = 16
 """Rows of a sequence that is proposed, at most, where several lengths go."""

@@ -1,0 +1,97 @@
+"""What several rooms pass around: components by name, policies of a run, when it stops, what is kept, who a worker is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from srl.core.load import option
+
+OnFailure = Literal["stop", "restart"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """Something made by name: an env, a policy, an algorithm, a transform."""
+
+    use: str
+    """A registered name, `pkg.mod:Class` or `file.py:Class`."""
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def flat(self) -> dict[str, Any]:
+        """`{use: name, **args}`, as a file has it."""
+        return {"use": self.use, **self.args}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyEntry:
+    """One policy of the run."""
+
+    policy: Component
+    algorithm: Component | None = None
+    """None: it does not learn (frozen, scripted)."""
+    load: str | None = None
+    """A checkpoint or run folder to start from."""
+    fresh: tuple[str, ...] = ()
+    """Layers that are not taken from there, by pattern."""
+    source: str | None = None
+    """It acts with weights of that policy, which learns: as a past opponent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When the run is done: whichever comes first."""
+
+    env_steps: int | None = option(None, "steps of envs trained on, whatever their number of agents", low=1)
+    updates: int | None = option(None, "updates of the first trainer to make them", low=1)
+    seconds: float | None = option(None, "wall time", low=0)
+    episode_return: float | None = option(None, "mean return over the last 100 episodes (`return` in the file)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What is kept on disk, and how often. Counted in updates, so that inline runs read no clock."""
+
+    every: int = option(50, "updates between checkpoints; 0: only at the end", low=0)
+    keep: int = option(3, "how many are kept besides `best` and the archive", low=1)
+    archive: int = option(0, "every how many checkpoints the policy alone is kept for good, to play against it; 0: none", low=0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerId:
+    """Which worker of which node, and how often it was started."""
+
+    node: str
+    index: int
+    incarnation: int = 0
+
+    @property
+    def name(self) -> str:
+        """`actor/0`"""
+        return f"{self.node}/{self.index}"
+
+
+@dataclass(slots=True)
+class Counts:
+    """What an end has seen: `put` = `taken` + in flight + the sum of `dropped` without FOREIGN, added up over both ends."""
+
+    put: int = 0
+    taken: int = 0
+    released: int = 0
+    bytes: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def drop(self, reason: str, number: int = 1) -> None:
+        """Count records that nobody takes."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + number
+
+    def add(self, more: Counts) -> None:
+        """Grow by `more`."""
+        self.put += more.put
+        self.taken += more.taken
+        self.released += more.released
+        self.bytes += more.bytes
+        for reason, number in more.dropped.items():
+            self.drop(reason, number)

@@ -1,0 +1,57 @@
+"""What can be said of a run once its specs are known: the shared memory that it takes, and what is most likely not meant."""
+
+from __future__ import annotations
+
+from srl.core.errors import UserError
+from srl.core.load import load
+from srl.core.machine import Machine
+from srl.core.registry import REGISTRIES
+from srl.core.spec import total_bytes
+from srl.graph.placement import members
+from srl.graph.spec import Graph, Stream
+from srl.plan.specs import Derived
+
+
+def check_memory(graph: Graph, derived: Derived, machine: Machine) -> int:
+    """Bytes of shared memory that the run takes; E08 if the machine has less."""
+    wanted = {stream.name: _shared_bytes(graph, stream, derived) for stream in graph.streams}
+    total = sum(wanted.values())
+    if total > machine.shared_free:
+        most = max(wanted, key=lambda name: wanted[name])
+        raise UserError(
+            f"the streams take {total / 1e9:.1f} GB of shared memory, and {machine.shared_free / 1e9:.1f} GB are free",
+            ("most of it", f"stream '{most}', {wanted[most] / 1e9:.1f} GB"),
+            ("try", "fewer sampling.envs, fewer sampling.steps, or a smaller staleness.max"),
+            code="E08",
+        )
+    return total
+
+
+def warnings(graph: Graph, derived: Derived) -> list[str]:
+    """What runs, and is most likely not meant."""
+    return [
+        f"policy '{name}' acts untrained, at its random weights: it has no algorithm, and loads nothing"
+        f" (give it {'' if list(graph.policies) == ['main'] else f'policies.{name}.'}load=RUN, or an algorithm)"
+        for name, entry in graph.policies.items()
+        if entry.algorithm is None and entry.load is None and entry.source is None and derived.policies[name].params != {}
+    ]
+
+
+def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
+    """Bytes of the segments of a stream, as far as sizes are known before the start."""
+    spec = derived.streams[stream.name]
+    if spec.via != "shm":
+        return 0
+    total = 0
+    for node, port, side in members(graph, stream.name):
+        kind = REGISTRIES["worker"].resolve(node.worker)
+        sizes = kind.sizes(load(kind.Args, node.args), port, graph)
+        if side == "producer":
+            total += node.count * int(sizes.get("slots", 2)) * total_bytes(spec.record)
+        elif side == "client":
+            total += node.count * int(sizes.get("groups", 1)) * int(sizes.get("units", 1)) * (
+                total_bytes(spec.record) + total_bytes(spec.answer)
+            )  # fmt: skip
+        elif side == "publisher":
+            total += 3 * total_bytes(spec.record)
+    return total
