@@ -90,7 +90,7 @@ class Algorithm(ABC):
     """`setup` and `update` are enough. Modules, optimizers and tensors set on self are checkpointed."""
 
     Config: ClassVar[type]
-    """A frozen dataclass whose fields are `option(default, "help", low=, high=, choices=, live=True)`."""
+    """A frozen dataclass whose fields are `option(default, "help", low=, high=, choices=)`."""
 
     def __init__(self, *, config: Any, policy: NeuralPolicy, spec: PolicySpec, clock: Clock, driver: Driver) -> None:
         self.config = config

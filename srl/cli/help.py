@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from srl.config.experiment import SECTIONS, Experiment, renamed
+from srl.config.experiment import SECTIONS, Experiment
 from srl.core.errors import UserError
 from srl.core.load import nearest
 from srl.core.option import Row, describe
@@ -101,7 +101,7 @@ def _layouts() -> str:
 
 
 def _table(rows: Iterable[Row]) -> str:
-    listed = [(renamed(row.name), _kind(row), row.help) for row in rows]
+    listed = [(row.name, _kind(row), row.help) for row in rows]
     wide = max((len(name) for name, _, _ in listed), default=0)
     lines = []
     for name, kind, text in listed:
@@ -116,4 +116,4 @@ def _kind(row: Row) -> str:
     kind = row.type if not row.type.startswith("mapping (") else "section"
     kind = "name or mapping" if kind.startswith("part") else kind.partition(" of mapping (")[0]
     default = "" if kind == "section" or (row.default.startswith("{") and len(row.default) > 40) else f" = {row.default}"
-    return kind + (" (required)" if row.default == "required" else default) + (" [live]" if row.live else "")
+    return kind + (" (required)" if row.default == "required" else default)

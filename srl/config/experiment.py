@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from srl.config.shorthand import POLICY, spelled_out
-from srl.core.errors import SrlError, UserError
+from srl.core.errors import SettingError, UserError
 from srl.core.load import load, option
 from srl.core.option import dump
 from srl.core.types import Checkpoint, Component, OnFailure, PolicyEntry, Stop
@@ -17,8 +17,6 @@ from srl.core.where import Provenance
 Auto = Literal["auto"]
 _CHOOSES = re.compile(r"uniform|win_rate|latest-\d+")
 _EXPECTED = re.compile(r"env_steps|return(/.+)?")
-_RETURN = ("return", "episode_return")
-"""`return` in a file, which no Python attribute can be called."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +28,11 @@ class Part:
 
     @classmethod
     def from_plain(cls, data: Any) -> Part:
-        """From what a file says; ValueError says what is wrong."""
+        """From what a file says; SettingError says what is wrong."""
         if isinstance(data, str):
             return cls(data)
         if not isinstance(data, Mapping) or not isinstance(data.get("use"), str):
-            raise ValueError("a name, or a mapping with `use: name` and its settings")
+            raise SettingError("", "must be a name, or a mapping with `use: name` and its settings")
         return cls(data["use"], {key: value for key, value in data.items() if key != "use"})
 
     def to_plain(self) -> str | dict[str, Any]:
@@ -106,7 +104,7 @@ class Opponents:
 
     def __post_init__(self) -> None:
         if not _CHOOSES.fullmatch(self.choose):
-            raise ValueError(f"choose must be uniform, win_rate or latest-<n>, not {self.choose!r}")
+            raise SettingError("choose", f"must be uniform, win_rate or latest-<n>, not {self.choose!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,19 +237,24 @@ SECTIONS: dict[str, type] = {
 
 def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) -> Experiment:
     """The experiment that a composed configuration states; unknown keys and wrong types are UserErrors with their place."""
-    if {"nodes", "streams"} <= set(config):
+    plain, places = spelled_out(config, where)
+    try:
+        return _read(plain)
+    except UserError as error:
+        error.at(places)
+        raise
+
+
+def _read(plain: Mapping[str, Any]) -> Experiment:
+    if {"nodes", "streams"} <= set(plain):
         raise UserError(
             "this is a graph, not an experiment: it has nodes and streams",
-            *_from(where, "nodes"),
             ("try", "of a run: its folder, or the config.yaml there"),
             ("or", "its nodes and streams under `graph:` of a file that has env, policy and algorithm"),
             code="E11",
+            path=("nodes",),
         )
-    plain, places = rename_return(*spelled_out(config, where))
-    try:
-        experiment = load(Experiment, plain, places)
-    except SrlError as error:
-        raise _with_file_words(error) from None
+    experiment = load(Experiment, plain)
     if not experiment.learning and experiment.graph is None:
         raise UserError(
             "nothing learns: no policy has an algorithm",
@@ -259,13 +262,13 @@ def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) 
             ("try", "algorithm=ppo"),
             code="E14",
         )
-    _check_expect(experiment.expect, where)
-    if experiment.policies and (both := next((key for key in ("policy", "load", "fresh") if config.get(key)), None)):
+    _check_expect(experiment.expect)
+    if experiment.policies and (both := next((key for key in ("policy", "load", "fresh") if plain.get(key)), None)):
         raise UserError(
             f"both `{both}` and `policies` are given",
-            *_from(where, "policies"),
             ("try", f"one of them: ~{both}, or ~policies"),
             code="E11",
+            path=("policies",),
         )
     return experiment
 
@@ -275,29 +278,7 @@ def write_experiment(experiment: Experiment) -> dict[str, Any]:
     data: dict[str, Any] = dump(experiment)
     if experiment.policies:
         del data["policy"], data["algorithm"], data["fresh"]
-    stop = data["stop"]
-    data["stop"] = {(_RETURN[0] if key == _RETURN[1] else key): value for key, value in stop.items()}
     return {key: value for key, value in data.items() if value is not None}
-
-
-def renamed(name: str) -> str:
-    """A setting's name as files have it."""
-    return _RETURN[0] if name == _RETURN[1] else name
-
-
-def rename_return(data: Mapping[str, Any], where: Provenance | None) -> tuple[dict[str, Any], Provenance | None]:
-    """`stop.return` under the name that a dataclass can have."""
-    plain = dict(data)
-    stop = plain.get("stop")
-    if not isinstance(stop, Mapping) or _RETURN[0] not in stop:
-        return plain, where
-    plain["stop"] = {(_RETURN[1] if key == _RETURN[0] else key): value for key, value in stop.items()}
-    if where is None:
-        return plain, None
-    places = Provenance(dict(where))
-    if (place := where.at(("stop", _RETURN[0]))) is not None:
-        places.put(("stop", _RETURN[1]), place)
-    return plain, places
 
 
 def settled(
@@ -317,23 +298,12 @@ def settled(
     )
 
 
-def _check_expect(expect: Mapping[str, float], where: Provenance | None) -> None:
+def _check_expect(expect: Mapping[str, float]) -> None:
     for name in expect:
         if not _EXPECTED.fullmatch(name):
             raise UserError(
                 f"'expect' has no setting '{name}'",
-                *_from(where, "expect", name),
                 ("settings", "return, return/TEAM, env_steps"),
                 code="E02",
+                path=("expect", name),
             )
-
-
-def _from(where: Provenance | None, *path: str) -> list[tuple[str, str]]:
-    place = where.at(path) if where is not None else None
-    return [("from", str(place))] if place is not None else []
-
-
-def _with_file_words(error: SrlError) -> SrlError:
-    error.headline = error.headline.replace(_RETURN[1], _RETURN[0])
-    error.facts = [(label, text.replace(_RETURN[1], _RETURN[0])) for label, text in error.facts]
-    return error

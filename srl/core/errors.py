@@ -58,13 +58,13 @@ class SrlError(Exception):
     CODE: ClassVar[str] = "S00"
     EXIT: ClassVar[int] = 3
 
-    def __init__(self, headline: str, *facts: Fact, code: str = "", path: Path = ()) -> None:
+    def __init__(self, headline: str, *facts: Fact, code: str = "", path: Path | None = None) -> None:
         super().__init__(headline)
         self.headline = headline
         self.facts: list[Fact] = list(facts)
         self.code = code or self.CODE
         self.path = path
-        """The setting that this is about: `("algorithm", "lr")`."""
+        """The setting that this is about: `("algorithm", "lr")`; `()` is the whole."""
 
     @property
     def exit_code(self) -> int:
@@ -78,9 +78,11 @@ class SrlError(Exception):
 
     def at(self, origin: Provenance | Where | None) -> Self:
         """Put first where the setting was written, unless that is known already."""
-        place = origin.at(self.path) if isinstance(origin, Provenance) and self.path else origin
-        if isinstance(place, Where) and not any(label == "from" for label, _ in self.facts):
-            self.facts.insert(0, ("from", str(place)))
+        if isinstance(origin, Provenance):
+            path = self.path
+            origin = origin.at(path) if path is not None and (not path or origin.exact(path[:1])) else None
+        if origin is not None and not any(label == "from" for label, _ in self.facts):
+            self.facts.insert(0, ("from", str(origin)))
         return self
 
     def format(self) -> str:
@@ -102,7 +104,7 @@ class SrlError(Exception):
             "exit": self.exit_code,
             "headline": self.headline,
             "facts": [list(fact) for fact in self.facts],
-            "path": list(self.path),
+            "path": None if self.path is None else list(self.path),
         }
 
     @staticmethod
@@ -113,7 +115,7 @@ class SrlError(Exception):
         own: dict[str, type[SrlError]] = {one.CODE: one for one in (NotImportable, CannotWrite, HostileFrame)}
         kind = own.get(code) or (UserError if data["exit"] == UserError.EXIT else families.get(code[:1], SrlError))
         facts = [(str(label), str(text)) for label, text in data["facts"]]
-        return kind(str(data["headline"]), *facts, code=code, path=tuple(data["path"]))
+        return kind(str(data["headline"]), *facts, code=code, path=None if data["path"] is None else tuple(data["path"]))
 
 
 class UserError(SrlError):
@@ -129,7 +131,7 @@ class SettingError(UserError):
     CODE = "E03"
 
     def __init__(self, setting: str, must: str, *facts: Fact) -> None:
-        super().__init__(f"'{setting}' {must}", *facts, path=(setting,))
+        super().__init__(f"'{setting}' {must}" if setting else must, *facts, path=(setting,) if setting else ())
         self.must = must
 
 

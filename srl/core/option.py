@@ -22,7 +22,8 @@ class Option:
     above: float | None = None
     below: float | None = None
     choices: tuple[Any, ...] = ()
-    live: bool = False
+    key: str = ""
+    """The name in files, where Python cannot have it: `return`."""
 
     def range(self) -> str:
         """The range in words, or nothing."""
@@ -57,13 +58,13 @@ def option(
     above: float | None = None,
     below: float | None = None,
     choices: Sequence[Any] = (),
-    live: bool = False,
+    key: str = "",
 ) -> Any:
     """A dataclass field with help, a range (`low`, `high` included; `above`, `below` not) and choices.
 
-    `live`: may be changed while the run goes on, or at a resume. Without a default the setting must be given.
+    Without a default the setting must be given. `key`: its name in files, if it is not that of the field.
     """
-    facts = Option(help=help, low=low, high=high, above=above, below=below, choices=tuple(choices), live=live)
+    facts = Option(help=help, low=low, high=high, above=above, below=below, choices=tuple(choices), key=key)
     metadata = {Option.KEY: facts}
     if isinstance(default, dict | list | set):
         value = default
@@ -79,7 +80,6 @@ class Row:
     type: str
     default: str
     help: str
-    live: bool = False
 
 
 def describe(cls: type) -> list[Row]:
@@ -95,7 +95,7 @@ def describe(cls: type) -> list[Row]:
             part for part in (facts.help or docs.get(one.name, ""), f"({facts.range()})" if facts.range() else "") if part
         )
         kind = " | ".join(map(str, facts.choices)) if facts.choices else type_name(hints[one.name])
-        rows.append(Row(one.name, kind, default_text(one), text, facts.live))
+        rows.append(Row(key_of(one), kind, default_text(one), text))
     return rows
 
 
@@ -104,9 +104,9 @@ def settings(cls: type) -> list[Field[Any]]:
     return [one for one in fields(cls) if one.init]
 
 
-def live_settings(cls: type) -> frozenset[str]:
-    """The settings that may change while a run goes on."""
-    return frozenset(one.name for one in settings(cls) if facts_of(one).live)
+def key_of(one: Field[Any]) -> str:
+    """What files call a setting."""
+    return facts_of(one).key or one.name
 
 
 def facts_of(one: Field[Any]) -> Option:
@@ -152,7 +152,7 @@ def dump(value: Any) -> Any:
     if hasattr(value, "to_plain"):
         return value.to_plain()
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: dump(getattr(value, one.name)) for one in settings(type(value))}
+        return {key_of(one): dump(getattr(value, one.name)) for one in settings(type(value))}
     if isinstance(value, Mapping):
         return {key: dump(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -188,6 +188,17 @@ def written(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(written, value)) + "]"
     return str(value)
+
+
+def shown(value: Any) -> str:
+    """The same for a message: on one line, cut after 80 characters."""
+    if isinstance(value, list | tuple | Mapping) and len(value) > 80:
+        value = dict(list(value.items())[:80]) if isinstance(value, Mapping) else list(value)[:80]
+    if type(value) is int and value.bit_length() > 300:
+        return f"a number of {value.bit_length():,} bits"
+    text = written(value)
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _plain_number(value: float) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from srl.core.errors import SettingError
+
 _KINDS = ("linear", "cosine")
 
 
@@ -24,9 +26,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
-            raise ValueError(f"kind must be one of {', '.join(_KINDS)}, not {self.kind!r}")
+            raise SettingError("kind", f"must be one of {', '.join(_KINDS)}, not {self.kind!r}")
         if not 0.0 < self.until <= 1.0:
-            raise ValueError(f"until must be above 0 and at most 1, not {self.until}")
+            raise SettingError("until", f"must be above 0 and at most 1, not {self.until}")
 
     def at(self, progress: float) -> float:
         """The value at `progress`, which is clipped to 0..1."""
@@ -45,10 +47,13 @@ class Schedule:
 
     @classmethod
     def from_plain(cls, data: Any) -> Schedule:
-        """From what a file says; ValueError says what is wrong."""
-        if isinstance(data, Mapping):
-            return cls._from_mapping(data)
-        return cls(_number("it", data))
+        """From what a file says; SettingError says what is wrong."""
+        if not isinstance(data, Mapping):
+            return cls(_number("", data))
+        if "from" not in data:
+            raise SettingError("", "needs `from`", ("expected", "a number, or {from: 3e-4, to: 0}"))
+        end = _number("to", data["to"]) if data.get("to") is not None else None
+        return cls(_number("from", data["from"]), end, data.get("kind", "linear"), _number("until", data.get("until", 1.0)))
 
     def to_plain(self) -> float | dict[str, Any]:
         """The inverse of `from_plain`."""
@@ -63,18 +68,8 @@ class Schedule:
             plain["until"] = self.until
         return plain
 
-    @classmethod
-    def _from_mapping(cls, data: Mapping[str, Any]) -> Schedule:
-        unknown = [key for key in data if key not in cls.KEYS]
-        if unknown:
-            raise ValueError(f"a schedule has from, to, kind and until, not {unknown[0]!r}")
-        if "from" not in data:
-            raise ValueError("a schedule needs `from`")
-        end = _number("to", data["to"]) if data.get("to") is not None else None
-        return cls(_number("from", data["from"]), end, data.get("kind", "linear"), _number("until", data.get("until", 1.0)))
-
 
 def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a number, not {value!r}")
+        raise SettingError(name, f"must be a number, not {value!r}")
     return float(value)

@@ -47,7 +47,7 @@ class Stop:
     env_steps: int | None = option(None, "steps of envs trained on, whatever their number of agents", low=1)
     updates: int | None = option(None, "updates of the first trainer to make them", low=1)
     seconds: float | None = option(None, "wall time", low=0)
-    episode_return: float | None = option(None, "mean return over the last 100 episodes (`return` in the file)")
+    episode_return: float | None = option(None, "mean return over the last 100 episodes", key="return")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from srl.api.env import ActionSpec, BatchEnv, Block, Box, Discrete, EnvSpec, MultiDiscrete, TeamBlock, TeamSpec
-from srl.core.errors import UserError
+from srl.core.errors import SettingError, UserError
 from srl.core.load import load, option
 from srl.core.seeds import Seeds, mix
 from srl.core.spec import Leaf
@@ -38,9 +38,9 @@ class FakeConfig:
 
     def __post_init__(self) -> None:
         if self.length[0] > self.length[1]:
-            raise ValueError(f"length must be shortest, longest, not {self.length}")
+            raise SettingError("length", f"must be [shortest, longest], not {list(self.length)}")
         if self.mask and self.box:
-            raise ValueError("mask and box exclude each other: a Box has no masks")
+            raise SettingError("mask", "cannot be combined with box: a Box has no masks")
 
 
 class FakeEnv(BatchEnv):

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from srl.api.env import BatchEnv, Block, EnvSpec, TeamSpec
-from srl.core.errors import NotImportable, SrlError, UserError
+from srl.core.errors import NotImportable, SettingError, SrlError, UserError
 from srl.core.load import load, nearest, option
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
@@ -40,7 +40,7 @@ class PettingZooConfig:
 
     def __post_init__(self) -> None:
         if odd := [team for team in self.teams if not team or "/" in team]:
-            raise ValueError(f"teams cannot be called '{odd[0]}': a name has no / and is not empty")
+            raise SettingError("teams", f"has the name '{odd[0]}': names must not be empty or contain /")
 
 
 @dataclass(frozen=True, slots=True)

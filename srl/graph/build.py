@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from srl.config.experiment import rename_return, renamed
 from srl.config.yaml import dump as dump_yaml
 from srl.config.yaml import parse
 from srl.core.errors import UserError
@@ -39,15 +38,14 @@ def graph_to_data(graph: Graph) -> dict[str, Any]:
     data["policies"] = {name: _entry(entry) for name, entry in data["policies"].items()}
     data["nodes"] = {node.name: _unlike_default(node) for node in graph.nodes}
     data["streams"] = {stream.name: _unlike_default(stream) for stream in graph.streams}
-    data["stop"] = {renamed(key): value for key, value in data["stop"].items() if value is not None}
+    data["stop"] = {key: value for key, value in data["stop"].items() if value is not None}
     return data
 
 
 def graph_from_data(data: Mapping[str, Any], where: Provenance | None = None) -> Graph:
     """The inverse of `graph_to_data`."""
-    plain, places = rename_return(data, where)
-    nodes, streams = wiring({key: plain.pop(key, {}) for key in ("nodes", "streams")}, places, ())
-    return load(Graph, {**plain, "nodes": nodes, "streams": streams}, places)
+    nodes, streams = wiring({key: data.get(key, {}) for key in ("nodes", "streams")}, where, ())
+    return load(Graph, {**data, "nodes": nodes, "streams": streams}, where)
 
 
 def graph_to_yaml(graph: Graph) -> str:

@@ -37,7 +37,7 @@ def test_what_the_look_finds_while_processes_start_has_its_place_and_leaves_noth
     assert said.err == (
         "error[E02]: 'algorithm' has no setting 'epoks'\n"
         "  from: my.yaml:5:3\n"
-        "  did you mean: epochs (int, default 4)?    all: python -m srl.launch --help algorithm\n"
+        "  did you mean: epochs (int, default 4)?\n  all: python -m srl.launch --help algorithm\n"
     )
     assert "error" not in said.out
     assert list((folder / "runs").glob("*/*")) == []
@@ -63,7 +63,7 @@ def test_unknown_key(capsys):
     assert refused(capsys, "my", "sampling.envz=8") == (
         "error[E02]: 'sampling' has no setting 'envz'\n"
         "  from: command line\n"
-        "  did you mean: envs (int, default 64)?    all: python -m srl.launch --help sampling\n"
+        "  did you mean: envs (int, default 64)?\n  all: python -m srl.launch --help sampling\n"
     )
 
 
@@ -73,7 +73,7 @@ def test_unknown_key_of_an_algorithm_in_a_file(capsys, folder):
     assert refused(capsys, "my", "--dry-run") == (
         "error[E02]: 'algorithm' has no setting 'epoks'\n"
         "  from: my.yaml:5:3\n"
-        "  did you mean: epochs (int, default 4)?    all: python -m srl.launch --help algorithm\n"
+        "  did you mean: epochs (int, default 4)?\n  all: python -m srl.launch --help algorithm\n"
     )
 
 

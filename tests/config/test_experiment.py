@@ -70,7 +70,7 @@ def test_an_unknown_key_names_its_place_and_the_nearest(tmp_path):
     lines = str(caught.value).splitlines()
     assert lines[0] == "error[E02]: 'trainer' has no setting 'publish_evry'"
     assert lines[1].endswith("my.yaml:10:3")
-    assert lines[2] == "  did you mean: publish_every (int, default 1)?    all: python -m srl.launch --help trainer"
+    assert lines[2] == "  did you mean: publish_every (int, default 1)?"
 
 
 def test_an_unknown_section_is_refused(tmp_path):

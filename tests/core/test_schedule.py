@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srl.core.errors import SettingError
 from srl.core.schedule import Schedule
 
 _FINITE = st.floats(-1e6, 1e6)
@@ -45,18 +46,17 @@ def test_plain_data_reads_back_equal_and_values_stay_in_bounds(
 
 
 @pytest.mark.parametrize(
-    ("plain", "message"),
+    ("plain", "setting", "must"),
     [
-        ("1e-4", "it must be a number, not '1e-4'"),
-        (True, "it must be a number, not True"),
-        ({"to": 1}, "a schedule needs `from`"),
-        ({"from": 1, "too": 0}, "a schedule has from, to, kind and until, not 'too'"),
-        ({"from": 1, "to": "x"}, "to must be a number, not 'x'"),
-        ({"from": 1, "kind": "step"}, "kind must be one of linear, cosine, not 'step'"),
-        ({"from": 1, "until": 0}, "until must be above 0 and at most 1, not 0.0"),
+        ("1e-4", (), "must be a number, not '1e-4'"),
+        (True, (), "must be a number"),
+        ({"to": 1}, (), "needs `from`"),
+        ({"from": 1, "to": "x"}, ("to",), "must be a number"),
+        ({"from": 1, "kind": "step"}, ("kind",), "linear, cosine"),
+        ({"from": 1, "until": 0}, ("until",), "above 0 and at most 1"),
     ],
 )
-def test_what_is_no_schedule_is_refused(plain: Any, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
+def test_what_is_no_schedule_is_refused(plain: Any, setting: tuple[str, ...], must: str) -> None:
+    with pytest.raises(SettingError, match=must) as caught:
         Schedule.from_plain(plain)
-    assert str(caught.value) == message
+    assert caught.value.path == setting

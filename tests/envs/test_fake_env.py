@@ -125,7 +125,7 @@ def test_a_step_takes_the_chosen_time(clock: str) -> None:
 
 
 def test_settings_that_exclude_each_other_are_refused() -> None:
-    with pytest.raises(UserError, match="mask and box exclude each other"):
+    with pytest.raises(UserError, match="cannot be combined with box"):
         FakeEnv(1, Seeds(0), mask=True, box=2)
     with pytest.raises(UserError, match="shortest, longest"):
         FakeEnv(1, Seeds(0), length=[5, 3])

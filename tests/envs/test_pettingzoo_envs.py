@@ -287,7 +287,7 @@ def test_teams_are_those_that_are_given() -> None:
         ),
         ({"sheep": ["sheap"], "rest": ["*"]}, r"no agent .* comes to team 'sheep'(.|\n)*did you mean: sheep"),
         ({"all": ["wolf_*"], "rest": ["*"]}, r"'wolf_0' and 'wolf_2' cannot be one team, 'all'(.|\n)*Box"),
-        ({"a/b": ["*"]}, "'env': teams cannot be called 'a/b'"),
+        ({"a/b": ["*"]}, "'env.teams' has the name 'a/b'"),
         ({"all": "*"}, r"'env.teams.all' expects list of str"),
     ],
 )

@@ -115,7 +115,7 @@ REFUSED = [
     (
         put("nodes/trainer/args/slbas", 2),
         "error[E02]: 'trainer' has no setting 'slbas'\n"
-        "  did you mean: slabs (int, default 1)?    all: python -m srl.launch --help trainer",
+        "  did you mean: slabs (int, default 1)?\n  all: python -m srl.launch --help trainer",
     ),
     (
         put("nodes/trainer/args/threads", 2),
