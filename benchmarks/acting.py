@@ -120,9 +120,9 @@ class Inside:
 
     def sweep(self) -> int:
         """One turn of every worker: the env steps it took."""
-        before = self._reading.totals.get("env_steps", 0)
+        before = self._reading["env_steps"]
         self._session._host.sweep()
-        return int(self._reading.totals.get("env_steps", 0) - before)
+        return int(self._reading["env_steps"] - before)
 
     def close(self) -> None:
         self._session.__exit__(None, None, None)

@@ -9,10 +9,11 @@ from typing import Any
 
 from srl.control.lifecycle import attachments, bound_ends, peers_of, plan_processes
 from srl.core.errors import UserError
+from srl.core.readings import Reading
 from srl.graph.spec import Graph
 from srl.plan.derive import derive
 from srl.plan.specs import Derived
-from srl.workers.base import Reading, Worker
+from srl.workers.base import Worker
 from srl.workers.loop import WorkerLoop
 
 _IDLE = 1000
@@ -108,8 +109,8 @@ class Session:
         reading = Reading()
         for report in self._loop.reports().values():
             reading.merge(report.reading)
-        self.totals = dict(reading.totals)
-        self.means = {name: value / number for name, (value, number) in reading.means.items() if number}
+        self.totals = reading.shown("count", "gauge", "min", "max")
+        self.means = reading.shown("mean", "spread", "episode", "point")
 
 
 def _connected(graph: Graph, derived: Derived) -> WorkerLoop:

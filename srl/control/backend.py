@@ -90,9 +90,7 @@ class InlineBackend(Backend):
         """Whether it is time for a report: an update was made, or the task is finished."""
         assert agent.loop is not None
         self._sweeps += 1
-        counts = [
-            worker.reading.totals["updates"] for worker in agent.loop.workers.values() if "updates" in worker.reading.totals
-        ]
+        counts = [worker.reading["updates"] for worker in agent.loop.workers.values() if "updates" in worker.reading.metrics]
         mark = sum(counts) if counts else self._sweeps // _WORKING_SWEEPS
         mark += 0.5 * agent.finished
         changed, self._mark = mark != self._mark, mark

@@ -217,7 +217,7 @@ class Controller:
 
     def _on_detached(self, message: Message) -> None:
         for name, numbers in message["ends"].items():
-            self.totals.testify(message["process"], name, Counts(*numbers))
+            self.totals.late_counts(message["process"], name, Counts(*numbers))
 
     def _on_drained(self, message: Message) -> None:
         self._members[message["process"]].phase = "drained"

@@ -14,7 +14,7 @@ from srl.graph.spec import Graph
 from srl.observe.console import Console
 from srl.observe.expectation import Expectation
 from srl.observe.ledger import table
-from srl.observe.metrics import MetricsWriter, last_wall
+from srl.observe.metrics import MetricsWriter, last_wall, read_metrics
 from srl.observe.result import RunResult
 from srl.observe.tensorboard import EventWriter
 from srl.observe.totals import Totals
@@ -49,6 +49,7 @@ class RunLog:
         earlier = RunFolder(resume).read_status() if resume is not None else {}
         if resume is not None:
             self.incarnation = int(earlier.get("incarnation", 0)) + 1
+            totals.earlier = _counted_before(resume, graph)
         if folder is not None:
             self._metrics = MetricsWriter(folder.metrics, wall=last_wall(folder.metrics))
             steps = int(earlier["env_steps"]) if "env_steps" in earlier else None
@@ -140,6 +141,9 @@ class RunLog:
         self._expectation.see(self._totals.env_steps, self._totals.episode_returns)
         if self._metrics is None or self._events is None:
             return
+        for one in self._totals.evaluations():
+            self._metrics.write(one.env_steps, one.update, one.values)
+            self._events.write(one.env_steps, one.values)
         steps, updates = self._totals.env_steps, int(self._totals.total("updates"))
         values = self._totals.row()
         self._metrics.write(steps, updates, values)
@@ -182,8 +186,21 @@ class RunLog:
 
     def _last_checkpoint(self) -> str:
         """The newest whole one that a resume goes on from, below `checkpoints`: `step_000100000`, `hider/step_000100000`."""
-        if self._folder is None:
-            return ""
-        places = checkpoint_folders(self._folder.path, self._graph)
-        found = [path for place in places if (path := checkpoint.latest(place)) is not None]
-        return str(max(found, key=checkpoint.step_of).relative_to(self._folder.checkpoints)) if found else ""
+        found = _newest_checkpoint(self._folder.path, self._graph) if self._folder is not None else None
+        return str(found.relative_to(self._folder.checkpoints)) if self._folder is not None and found is not None else ""
+
+
+def _newest_checkpoint(run: Path, graph: Graph) -> Path | None:
+    found = [path for place in checkpoint_folders(run, graph) if (path := checkpoint.latest(place)) is not None]
+    return max(found, key=checkpoint.step_of, default=None)
+
+
+def _counted_before(run: Path, graph: Graph) -> dict[str, float]:
+    """The totals of the run when the checkpoint was written that it goes on from: of the last line up to that step."""
+    newest = _newest_checkpoint(run, graph)
+    step = checkpoint.step_of(newest) if newest is not None else 0
+    for row in reversed(read_metrics(RunFolder(run).metrics)):
+        found = {name.removeprefix("total/"): value for name, value in row.items() if name.startswith("total/")}
+        if found and row["env_steps"] <= step:
+            return {name: float(value) for name, value in found.items() if value is not None}
+    return {}

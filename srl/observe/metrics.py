@@ -70,17 +70,20 @@ def last_leg(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 class Rate:
-    """Items a second over the last `seconds`, from a counter that grows; a counter that falls (a restart) counts anew."""
+    """Items a second over the last `seconds`, from a counter that grows. One that falls was restarted and counts from zero
+    again; a `level` (env steps trained on) fell back to where it was before, which is no work."""
 
-    def __init__(self, seconds: float = 10.0) -> None:
+    def __init__(self, seconds: float = 10.0, *, level: bool = False) -> None:
         self.seconds = seconds
+        self._level = level
         self._seen = 0.0
         self._total = 0.0
         self._samples: deque[tuple[float, float]] = deque()
 
     def update(self, counter: float, now: float) -> float:
         """Report where the counter stands; returns the rate."""
-        step = counter - self._seen if counter >= self._seen else counter
+        fallen = 0.0 if self._level else counter
+        step = counter - self._seen if counter >= self._seen else fallen
         self._total = self._total + step if self._samples else 0.0
         self._seen = counter
         self._samples.append((now, self._total))

@@ -21,6 +21,8 @@ class WorkerRow:
     """Cores that all of them use together."""
     rss: int = 0
     """Bytes resident, all together."""
+    over: bool = False
+    """No process of theirs is alive: `cpu` and `rss` are the last known."""
     waits: Mapping[str, float] = field(default_factory=dict)
     """Part of the time spent waiting, by what for: {"credit": 0.3}."""
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -48,6 +50,16 @@ class StreamRow:
     """Since the start, by reason."""
     put: int = 0
     """Since the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What was measured of one version of the policies."""
+
+    env_steps: int
+    """That it was trained for."""
+    update: int
+    values: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the controller knows of a run: reports added up into totals, means, rates, rows of the table and ledgers."""
+"""The reports of all workers of a run, added up: totals, means, rates, rows of the table."""
 
 from __future__ import annotations
 
@@ -10,30 +10,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from srl.core.readings import RETURN, Metric, Reading
 from srl.core.types import Counts
 from srl.graph.spec import Graph, Node
 from srl.observe.advisor import advise
-from srl.observe.ledger import Ledger, Side
+from srl.observe.ledger import Ledger
+from srl.observe.ledgers import Ledgers
 from srl.observe.metrics import Rate
-from srl.observe.report import Report, StreamRow, WorkerRow
-from srl.observe.staleness import Staleness
-from srl.workers.base import Reading
+from srl.observe.report import Evaluation, Report, StreamRow, WorkerRow
 from srl.workers.reports import WorkerReport, report_from_data
 
-_LEVELS = {
-    "updates": min,
-    "trained_steps": min,
-    "progress": min,
-    "staleness_min": min,
-    "staleness_max": max,
-    "version": max,
-    "eval/env_steps": max,
-}
-"""Totals that say where a worker stands: over workers they are compared, not added, and a restarted one stands there again."""
-
-_SHARES = {"time/env": "env step", "time/infer": "inference", "time/train": "training"}
-_RETURN = "episode/return"
 EPISODES = 100
+"""The return of a run is the mean over so many episodes."""
 
 
 @dataclass(slots=True)
@@ -42,7 +30,7 @@ class _Seen:
 
     report: WorkerReport
     lived: Reading = field(default_factory=Reading)
-    """Totals of its earlier incarnations."""
+    """What its earlier incarnations counted."""
     waited: Counter[str] = field(default_factory=Counter)
     busy: Rate = field(default_factory=Rate)
     """Part of the time, lately."""
@@ -52,124 +40,77 @@ class _Seen:
 class _Process:
     cores: Rate = field(default_factory=Rate)
     rss: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """One end of a sample stream."""
-
-    side: Side
-    port: str
-    slots: int
-
-
-@dataclass(slots=True)
-class _Gone:
-    """One end of an incarnation that is over."""
-
-    name: str
-    side: Side
-    slots: int
-    reported: Counts
-    uncounted: bool
-    """Its last report came some time before its end."""
-    unheard: set[str]
-    """Processes that have not yet said what they know of it."""
-    known: Counts = field(default_factory=Counts)
-    """What the survivors know, added up."""
-
-    @property
-    def counts(self) -> Counts:
-        """The later of both."""
-        told, known = self.reported, self.known
-        dropped = {
-            reason: max(told.dropped.get(reason, 0), known.dropped.get(reason, 0)) for reason in told.dropped | known.dropped
-        }
-        discarded = sum(told.dropped.values()) if self.side == "consumer" else 0  # the others saw them taken
-        return Counts(
-            max(told.put, known.put), max(told.taken, known.taken - discarded), max(told.released, known.released), 0, dropped
-        )
+    alive: bool = True
 
 
 class Totals:
-    """Adds up reports."""
+    """Merges each metric by its own rule."""
 
     def __init__(self, graph: Graph, *, cores: int | None = None) -> None:
         self.graph = graph
-        self.means: dict[str, tuple[float, float]] = {}
-        """Since the last `row`."""
         self.restarts: Counter[str] = Counter()
         self.headline: tuple[str, ...] = ()
         """Statistics of the env that the table shows."""
         self.resting = False
-        """The run comes to its end: what limits it is judged no more."""
+        """The run is ending: rates and advice stay as they were."""
+        self.earlier: Mapping[str, float] = {}
+        """Counts of the sessions before this one, by metric."""
         self._cores = cores or len(os.sched_getaffinity(0))
         self._start = time.monotonic()
         self._workers: dict[str, _Seen] = {}
         self._processes: dict[str, _Process] = {}
-        self._returns: dict[str, deque[tuple[float, float]]] = {}
-        self._lengths: deque[tuple[float, float]] = deque()
-        self._stats: dict[str, deque[tuple[float, float]]] = {}
-        self._crossed: dict[str, float] = {}
+        self._since: dict[str, Metric] = {}
+        """Means and spreads since the last `row`."""
+        self._last: dict[str, float] = {}
+        """The same in the last `row` that had any."""
+        self._episodes: dict[str, deque[tuple[float, float]]] = {}
+        self._points: dict[str, Metric] = {}
+        self._fresh: set[str] = set()
+        """Points that no `evaluations` has given yet."""
         self._rates: dict[str, Rate] = {}
-        self._gone: dict[str, list[_Gone]] = {}
-        self._staleness = Staleness()
+        self._ledgers = Ledgers(graph)
         self._advice = ""
-        self._trains = False
-        self._sides: dict[str, _End] = {}
 
     # in -----------------------------------------------------------------------------------------------------------
 
     def bound(self, end: str, port: str, side: str, slots: int) -> None:
         """An end (`stream:worker`) is open."""
-        self._trains |= side in ("publisher", "consumer")
-        if side in ("producer", "consumer"):
-            self._sides[end] = _End("producer" if side == "producer" else "consumer", port, slots)
+        self._ledgers.bound(end, port, side, slots)
 
     def take(self, process: str, entry: Mapping[str, Any]) -> None:
         """One process's part of a report."""
         known = self._processes.setdefault(process, _Process())
-        known.cores.update(entry["cpu"], entry["time"])
+        if not known.alive:
+            known = self._processes[process] = _Process()
+        if not self.resting:
+            known.cores.update(entry["cpu"], entry["time"])
         known.rss = entry["rss"]
         for name, data in entry["workers"].items():
             self._worker(name, report_from_data(data), entry["time"])
 
-    def forget(self, process: str, workers: Iterable[str], ends: Iterable[str], witnesses: Mapping[str, Collection[str]]) -> None:
+    def forget(self, process: str, workers: Iterable[str], ends: Iterable[str], observers: Mapping[str, Collection[str]]) -> None:
         """A process has ended: what its workers counted stays, its incarnation is over.
 
-        `witnesses`: each end whose last counts were not reported -> the processes that know of it.
+        `observers`: each end whose last counts were not reported -> the processes that know of it.
         """
-        self._processes.pop(process, None)
+        if process in self._processes:
+            self._processes[process].alive = False
         for end in ends:
-            if about := self._sides.get(end):
-                stream, _, worker = end.partition(":")
-                reported = self._workers[worker].report.counts.get(about.port) if worker in self._workers else None
-                gone = _Gone(
-                    name=end,
-                    side=about.side,
-                    slots=about.slots,
-                    reported=reported or Counts(),
-                    uncounted=end in witnesses,
-                    unheard=set(witnesses.get(end, ())),
-                )
-                self._gone.setdefault(stream, []).append(gone)
+            seen = self._workers.get(end.partition(":")[2])
+            self._ledgers.forget(end, seen.report.counts if seen is not None else {}, observers.get(end))
         for name in workers:
-            seen = self._workers.get(name)
-            if seen is None:
-                continue
-            for key, value in seen.report.reading.totals.items():
-                if key not in _LEVELS:
-                    seen.lived.count(key, value)
-            levels = {key: value for key, value in seen.report.reading.totals.items() if key in _LEVELS}
-            seen.report = WorkerReport(Reading(levels), 0.0, "", seen.report.finished, {})
+            if (seen := self._workers.get(name)) is not None:
+                kept = Reading()
+                for key, metric in seen.report.reading.metrics.items():
+                    if metric.rule in ("min", "max"):
+                        kept.metrics[key] = metric
+                    elif metric.rule in ("count", "time", "spread"):
+                        seen.lived.merge(Reading({key: metric}))
+                seen.report = WorkerReport(kept, 0.0, "", seen.report.finished, {})
 
-    def testify(self, process: str, end: str, counts: Counts) -> None:
+    def late_counts(self, process: str, end: str, counts: Counts) -> None:
         """What one survivor knows of an end that died; its last report may be half a second old."""
-        for gone in reversed(self._gone.get(end.partition(":")[0], [])):
-            if gone.name == end:
-                gone.known.add(counts)
-                gone.unheard.discard(process)
-                return
+        self._ledgers.late_counts(process, end, counts)
 
     # out ----------------------------------------------------------------------------------------------------------
 
@@ -178,49 +119,47 @@ class Totals:
         return time.monotonic() - self._start
 
     def total(self, name: str) -> float:
-        """A total over all workers and incarnations."""
-        values = [
-            seen.report.reading.totals.get(name, 0.0) + seen.lived.totals.get(name, 0.0)
-            for seen in self._workers.values()
-            if name in seen.report.reading.totals or name in seen.lived.totals
-        ]
-        return _LEVELS.get(name, sum)(values) if values else 0.0
+        """A metric merged over all workers and incarnations; 0 while there is none."""
+        metric = self._merged(name)
+        return metric.value if metric is not None else 0.0
 
     def who(self, name: str) -> list[str]:
         """The workers that have counted something under this name."""
-        return [worker for worker, seen in self._workers.items() if seen.report.reading.totals.get(name)]
+        return [worker for worker, seen in self._workers.items() if seen.report.reading[name]]
 
     @property
     def env_steps(self) -> int:
-        """Valid rows trained on; rows stepped where nobody trains."""
-        return int(self.total("trained_steps" if self._trains else "env_steps"))
+        """Valid rows trained on; rows stepped in a run without a trainer."""
+        return int(self.total(self._clock))
 
     @property
     def progress(self) -> float:
-        """Changes whenever anybody has done anything: alive is not progressing."""
-        totals = sum(sum(s.report.reading.totals.values()) + sum(s.lived.totals.values()) for s in self._workers.values())
-        return totals + sum(c.put + c.taken for seen in self._workers.values() for c in seen.report.counts.values())
+        """Changes whenever any worker has done anything: alive is not progressing."""
+        readings = [reading for seen in self._workers.values() for reading in (seen.report.reading, seen.lived)]
+        done = sum(sum(reading.shown("count", "min", "max", "time").values()) for reading in readings)
+        return done + sum(c.put + c.taken for seen in self._workers.values() for c in seen.report.counts.values())
 
     @property
     def episode_return(self) -> float | None:
         """Mean over the last 100 episodes (of the first team); None before as many have ended."""
-        first = next(iter(self._returns), None)
+        first = next((name for name in self._episodes if _is_return(name)), None)
         return None if first is None else self.episode_returns.get(_team(first))
 
     @property
     def episode_returns(self) -> dict[str, float]:
         """The same by team; the team of a single agent is ``""``."""
-        enough = {name: c for name, c in self._returns.items() if sum(number for _, number in c) >= EPISODES}
-        return {_team(name): mean for name, chunks in enough.items() if (mean := _mean(chunks)) is not None}
+        enough = {name for name, chunks in self._episodes.items() if sum(number for _, number in chunks) >= EPISODES}
+        return {team: mean for team, mean in self._returns().items() if f"{RETURN}/{team}".strip("/") in enough}
 
     @property
     def finished(self) -> bool:
-        """Some worker has reached its end: a trainer that has credits no more, so the others could not go on beside it."""
+        """Some worker has reached the end of its task: a trainer that gives no more credit, so the others cannot go on."""
         return any(seen.report.finished for seen in self._workers.values())
 
     def rss(self, process: str) -> int:
-        """Bytes resident in a process that lives, when it last reported."""
-        return self._processes[process].rss if process in self._processes else 0
+        """Bytes resident in a live process, when it last reported."""
+        known = self._processes.get(process)
+        return known.rss if known is not None and known.alive else 0
 
     def waits(self) -> dict[str, str]:
         """Worker -> what it waits for."""
@@ -228,19 +167,36 @@ class Totals:
 
     def row(self) -> dict[str, float]:
         """Figures for metrics.jsonl; means start anew."""
-        values = {f"total/{name}": self.total(name) for name in self._names() if not name.startswith("time/")}
-        values |= {name: value / number for name, (value, number) in self.means.items() if number}
-        values |= {name: mean for name, chunks in self._returns.items() if (mean := _mean(chunks)) is not None}
-        values |= self._staleness.row()
-        self.means = {}
+        values = {}
+        for name in sorted({name for seen in self._workers.values() for name in (*seen.report.reading, *seen.lived)}):
+            metric = self._merged(name)
+            if metric is not None and metric.rule in ("count", "gauge", "min", "max"):
+                values[f"total/{name}"] = metric.value
+            elif metric is not None and metric.rule == "spread":
+                values |= {f"{name}_min": metric.low, f"{name}_mean": self._last.get(name, 0.0), f"{name}_max": metric.high}
+        for name, metric in self._since.items():
+            if metric.shown is not None:
+                self._last[name] = metric.shown
+                values[f"{name}_mean" if metric.rule == "spread" else name] = metric.shown
+        self._since = {}
+        values |= self._recent()
         report = self.report()
         values |= {"rate/env": report.env_rate, "rate/train": report.train_rate}
         values |= {f"rate/train/{policy}": rate for policy, rate in report.policy_rates.items()}
         for row in report.workers:
             values[f"busy/{row.kind}"] = row.busy
-            if row.rss:  # it has a process, which lives
+            if row.rss and not row.over:
                 values |= {f"cpu/{row.kind}": row.cpu, f"rss/{row.kind}": float(row.rss)}
         return values
+
+    def evaluations(self) -> list[Evaluation]:
+        """What was measured since the last call, by the version that it was measured of."""
+        found: dict[tuple[int, int], dict[str, float]] = {}
+        for name in sorted(self._fresh):
+            metric = self._points[name]
+            found.setdefault((int(metric.number), int(metric.low)), {})[name] = metric.value
+        self._fresh.clear()
+        return [Evaluation(env_steps, update, values) for (env_steps, update), values in sorted(found.items())]
 
     def report(self) -> Report:
         """This moment, for the table."""
@@ -256,16 +212,16 @@ class Totals:
             target=stop.env_steps,
             fraction=fraction,
             update=int(self.total("updates")),
-            env_rate=self._rate("env", self.total("env_steps"), now),
-            agent_rate=self._rate("agent", self.total("trained_rows"), now),
+            env_rate=self._rate("env_steps", now),
+            agent_rate=self._rate("trained_rows", now),
             policy_rates={
-                _last(name): self._rate(name, self.total(name), now) for name in self._names() if name.startswith("trained_rows/")
+                policy: self._rate(f"trained_rows/{policy}", now) for policy in self.graph.policies if self._trained_by(policy)
             },
-            train_rate=self._rate("trained", self.total("trained_steps"), now),
-            returns={_team(name): mean for name, c in self._returns.items() if (mean := _mean(c)) is not None},
+            train_rate=self._rate("trained_steps", now),
+            returns=self._returns(),
             stats=self._shown(),
             episodes=int(self.total("episodes")),
-            episode_length=_mean(self._lengths),
+            episode_length=_mean(self._episodes.get("episode/length", ())),
             cores=self._cores,
             workers=tuple(self._worker_row(node) for node in self.graph.nodes),
             streams=tuple(self._stream_row(stream.name, now) for stream in self.graph.streams),
@@ -282,32 +238,58 @@ class Totals:
 
     def _worker(self, name: str, report: WorkerReport, now: float) -> None:
         seen = self._workers.setdefault(name, _Seen(report))
-        seen.busy.update(report.busy, now)
-        if report.waits:
-            seen.waited[_brief(report.waits)] += 1
+        if not self.resting:
+            seen.busy.update(report.busy, now)
+            if report.waits:
+                seen.waited[_brief(report.waits)] += 1
         seen.report = report
-        for port in report.counts:
-            stream = self._node(name).ports[port]
-            if (end := self._sides.get(f"{stream}:{name}")) and end.side == "consumer":
-                self._staleness.take(stream, report.reading)
-        for key, (value, number) in report.reading.means.items():
-            total, count = self.means.get(key, (0.0, 0.0))
-            self.means[key] = (total + value, count + number)
-            if key == _RETURN or key.startswith(f"{_RETURN}/"):
-                _push(self._returns.setdefault(key, deque()), value, number)
-            elif key == "episode/length":
-                _push(self._lengths, value, number)
-            elif key.removeprefix("episode/") in self.headline:
-                _push(self._stats.setdefault(key.removeprefix("episode/"), deque()), value, number)
-            elif number and key.startswith("cross/") and key.endswith(f"/{next(iter(self.headline), '')}"):
-                self._crossed[key] = value / number
+        for key, metric in report.reading.metrics.items():
+            if metric.rule in ("mean", "spread"):
+                if key in self._since:
+                    self._since[key].merge(metric)
+                else:
+                    self._since[key] = replace(metric)
+            elif metric.rule == "episode":
+                _push(self._episodes.setdefault(key, deque()), metric.value, metric.number)
+            elif metric.rule == "point":
+                self._points[key] = metric
+                self._fresh.add(key)
+
+    def _merged(self, name: str) -> Metric | None:
+        """Over all workers; counts and extremes also over the dead ones, counts also over earlier sessions."""
+        merged: Metric | None = None
+        for seen in self._workers.values():
+            for reading in (seen.lived, seen.report.reading):
+                metric = reading.metrics.get(name)
+                if metric is None:
+                    continue
+                if merged is None:
+                    merged = replace(metric)
+                else:
+                    merged.merge(metric)
+        if merged is not None and merged.rule == "count":
+            merged.value += self.earlier.get(name, 0.0)
+        return merged
+
+    @property
+    def _clock(self) -> str:
+        return "trained_steps" if self._ledgers.trains else "env_steps"
+
+    def _trained_by(self, policy: str) -> bool:
+        return self._merged(f"trained_rows/{policy}") is not None
+
+    def _recent(self) -> dict[str, float]:
+        return {name: mean for name, chunks in self._episodes.items() if (mean := _mean(chunks)) is not None}
+
+    def _returns(self) -> dict[str, float]:
+        return {_team(name): mean for name, mean in self._recent().items() if _is_return(name)}
 
     def _shown(self) -> dict[str, float]:
-        means = {name: mean for name in self.headline if (mean := _mean(self._stats.get(name, ()))) is not None}
-        return means | self._crossed
-
-    def _names(self) -> list[str]:
-        return sorted({key for seen in self._workers.values() for key in (*seen.report.reading.totals, *seen.lived.totals)})
+        """The env's headline, and its first statistic in the last evaluation against initial policies."""
+        recent = self._recent()
+        shown = {name: recent[f"episode/{name}"] for name in self.headline if f"episode/{name}" in recent}
+        first = f"/{next(iter(self.headline), '')}"
+        return shown | {name: point.value for name, point in self._points.items() if name.endswith(first)}
 
     def _node(self, worker: str) -> Node:
         return self.graph.node(worker.rpartition("/")[0])
@@ -319,85 +301,87 @@ class Totals:
     def _worker_row(self, node: Node) -> WorkerRow:
         members = self._of(node)
         processes = [self._processes[name] for name, _ in members if name in self._processes]
+        alive = [process for process in processes if process.alive]
+        shown = alive or (processes if self.resting else [])
         waited: Counter[str] = sum((seen.waited for _, seen in members), Counter())
         busy = min(1.0, sum(seen.busy.value for _, seen in members) / len(members)) if members else 0.0
-        times = {words: sum(s.report.reading.totals.get(key, 0.0) for _, s in members) for key, words in _SHARES.items()}
+        spent: Counter[str] = Counter()
+        for _, seen in members:
+            spent.update({key: metric.value for key, metric in seen.report.reading.metrics.items() if metric.rule == "time"})
         whole = sum(seen.report.busy for _, seen in members)
         return WorkerRow(
             kind=node.name,
             role=node.worker,
             count=node.count,
             busy=busy,
-            cpu=sum(process.cores.value for process in processes),
-            rss=sum(process.rss for process in processes),
+            cpu=sum(process.cores.value for process in shown),
+            rss=sum(process.rss for process in shown),
+            over=not alive,
             waits={text: (1 - busy) * number / waited.total() for text, number in waited.most_common(3)},
-            shares={words: min(1.0, spent / whole) for words, spent in times.items() if whole and spent},
+            shares={activity: min(1.0, seconds / whole) for activity, seconds in spent.items() if whole and seconds},
             restarts=self.restarts[node.name],
         )
 
     def _stream_row(self, name: str, now: float) -> StreamRow:
         stream = self.graph.stream(name)
-        counts = [
-            c for worker, seen in self._workers.items() for port, c in seen.report.counts.items() if self._on(worker, port, name)
-        ]
+        counts = [c for _, c in self._counts(name)]
         put = sum(c.put for c in counts)
         ledger = self._ledger(name)
         return StreamRow(
             name=name,
             kind=stream.kind,
-            items=self._rate(f"{name}/items", put, now),
-            bytes=self._rate(f"{name}/bytes", sum(c.bytes for c in counts if c.put), now),
+            items=self._speed(f"{name}/items", put, now),
+            bytes=self._speed(f"{name}/bytes", sum(c.bytes for c in counts if c.put), now),
             queue=ledger.in_flight if stream.kind == "sample" else 0,
             slots=ledger.slots,
-            staleness=self._staleness.of(name),
+            staleness=self._staleness(f"stream/{name}/staleness"),
             drops=dict(ledger.dropped),
             put=ledger.put if stream.kind == "sample" else put,
         )
 
-    def _on(self, worker: str, port: str, stream: str) -> bool:
-        return self._node(worker).ports[port] == stream
+    def _staleness(self, name: str) -> tuple[float, float, float] | None:
+        """Smallest and largest of the whole run, mean since the last row; None where nothing was trained."""
+        whole, lately = self._merged(name), self._since.get(name)
+        if whole is None:
+            return None
+        mean = lately.shown if lately is not None and lately.number else self._last.get(name)
+        return whole.low, mean or 0.0, whole.high
 
-    def _ledger(self, name: str) -> Ledger:
-        """Every end of a sample stream that ever was."""
-        stream = self.graph.stream(name)
-        ends = {end: about for end, about in self._sides.items() if end.startswith(f"{name}:")}
-        copies = sum(end.side == "consumer" for end in ends.values()) if stream.route == "broadcast" else 1
-        ledger = Ledger(name, slots=sum(end.slots for end in ends.values()), copies=copies)
-        for gone in self._gone.get(name, []):
-            ledger.add(gone.side, _plain(gone.counts))
-            if gone.unheard or (gone.uncounted and stream.via in ("zmq", "ipc")):  # over zmq nobody else holds its words
-                ledger.lose(gone.side, gone.name)
-                ledger.slots += gone.slots
+    def _counts(self, stream: str) -> Iterable[tuple[str, Counts]]:
+        """Worker -> what its live end of this stream counted."""
         for worker, seen in self._workers.items():
             for port, counts in seen.report.counts.items():
-                if self._on(worker, port, name) and (end := f"{name}:{worker}") in ends:
-                    ledger.add(ends[end].side, _plain(counts))
-        return ledger
+                if self._node(worker).ports[port] == stream:
+                    yield worker, counts
 
-    def _rate(self, name: str, counter: float, now: float) -> float:
-        rate = self._rates.setdefault(name, Rate())
-        return rate.update(counter, now)
+    def _ledger(self, name: str) -> Ledger:
+        return self._ledgers.of(name, self._counts(name))
+
+    def _rate(self, name: str, now: float) -> float:
+        """Of a metric; 0 until a worker has reported it."""
+        metric = self._merged(name)
+        return self._speed(name, metric.value, now) if metric is not None else 0.0
+
+    def _speed(self, name: str, counter: float, now: float) -> float:
+        rate = self._rates.setdefault(name, Rate(level=True))
+        return rate.value if self.resting else rate.update(counter, now)
 
 
 def _brief(waits: str) -> str:
-    """What for, without who: `samples:actor/1 waits for 1 credits of ...` is `credits`."""
+    """What for, without who: `samples:actor/1 waits for 1 grants of ...` is `grants`."""
     if waits.startswith("group "):
         return "answers"
     found = re.match(r"\S+:\S+ waits for (?:the |[\d,]+ )?(kept version|\w+)", waits)
     return found[1] if found else waits[:40]
 
 
-def _last(name: str) -> str:
-    return name.rpartition("/")[2]
+def _is_return(name: str) -> bool:
+    return name == RETURN or name.startswith(f"{RETURN}/")
 
 
 def _team(name: str) -> str:
     """`episode/return/hider` is the hider's."""
-    return name.removeprefix(_RETURN).strip("/")
-
-
-def _plain(counts: Counts) -> dict[str, Any]:
-    return {"put": counts.put, "taken": counts.taken, "released": counts.released, "dropped": counts.dropped}
+    return name.removeprefix(RETURN).strip("/")
 
 
 def _push(chunks: deque[tuple[float, float]], value: float, number: float) -> None:

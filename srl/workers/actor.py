@@ -174,7 +174,7 @@ class ActorWorker(Resumable, Worker):
         if group.row < steps:
             before = time.perf_counter()
             group.step()
-            self.reading.count("time/env", time.perf_counter() - before)
+            self.reading.time("env step", time.perf_counter() - before)
             self.reading.count("env_steps", self.args.envs)
             self._ask(turn)
             return self.args.envs
@@ -192,7 +192,7 @@ class ActorWorker(Resumable, Worker):
         if warnings and not self._warned:
             self._warned = True
             self.context.log.warning(warnings[0])
-            self.reading.totals["env/outside_bounds"] = 1
+            self.reading.maximum("env/outside_bounds", 1)
 
     def _drop(self, turn: _Turn, reason: str) -> None:
         for name, slab in turn.slabs.items():

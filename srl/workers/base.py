@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from srl.core.readings import Reading
 from srl.core.spec import TreeSpec
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived, PolicyInfo
@@ -22,36 +23,6 @@ class Port:
     kind: Kind
     side: Side
     optional: bool = False
-
-
-@dataclass(slots=True)
-class Reading:
-    """What a worker reports: totals that only grow, and means since the last report as (sum, number)."""
-
-    totals: dict[str, float] = field(default_factory=dict)
-    means: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def count(self, name: str, number: float) -> None:
-        """Let a total grow."""
-        self.totals[name] = self.totals.get(name, 0.0) + number
-
-    def add(self, name: str, value: float, number: float = 1.0) -> None:
-        """One more value (or `number` values that add up to `value`) of a mean."""
-        total, values = self.means.get(name, (0.0, 0.0))
-        self.means[name] = (total + value, values + number)
-
-    def merge(self, other: Reading) -> None:
-        """Add another worker's reading to this one."""
-        for name, number in other.totals.items():
-            self.count(name, number)
-        for name, (value, number) in other.means.items():
-            self.add(name, value, number)
-
-    def flush(self) -> Reading:
-        """What to send now: the totals, and the means, which start anew."""
-        sent = Reading(dict(self.totals), self.means)
-        self.means = {}
-        return sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ class BufferWorker(Resumable, Worker):
             done += 1
         if self._held is not None:
             done += self._pass_on_again(self._held)
-            self.reading.totals["buffer/held"] = len(self._held)
+            self.reading.gauge("buffer/held", len(self._held))
         return done + self._ask()
 
     def drain(self) -> bool:

@@ -18,7 +18,7 @@ from srl.envs.video import record
 from srl.plan.acting import ready_policy
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
-from srl.streams.base import End, ParamSubscriber
+from srl.streams.base import End, ParamSubscriber, updates_of
 from srl.workers.base import Context, Port, Worker
 from srl.workers.checkpoints import checkpoint_folder, initial_folder
 from srl.workers.resumable import Resumable
@@ -211,10 +211,10 @@ class EvaluatorWorker(Resumable, Worker):
             record(self.context.folder / "videos" / f"step_{self._env_steps:09d}", film, fps=self.context.derived.env.fps)
 
     def _report(self, match: _Match, result: Mapping[str, float]) -> None:
+        updates = min(updates_of(version) for version in self._versions.values())
         for name, value in result.items():
             self._results[f"{match.name}/{name}"] = value
-            self.reading.add(f"{match.name}/{name}", value)
-        self.reading.totals["eval/env_steps"] = self._env_steps
+            self.reading.point(f"{match.name}/{name}", value, self._env_steps, updates)
         if match.name == self._scored:
             # against each other, no return tells who is better: the newest counts as the best
             self._keep(result.get("return", float(self._env_steps)))

@@ -9,12 +9,12 @@ import numpy as np
 
 from srl.api.env import BatchEnv, Block
 from srl.api.slab import SlabShape
+from srl.core.readings import Reading
 from srl.core.seeds import Seeds, word
 from srl.core.tree import Array, Tree, copy_into
 from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived, PolicyInfo
-from srl.workers.base import Reading
 from srl.workers.recorder import Recorder
 
 
@@ -162,12 +162,14 @@ class Group:
             for team, agents in recorder.slices.items():
                 name = f"{self._title}/return/{team}" if several else f"{self._title}/return"
                 took = took_part[:, agents]
-                self.reading.add(name, float(returns[:, agents][took].sum()), float(np.count_nonzero(took)))
+                self.reading.episode(name, float(returns[:, agents][took].sum()), float(np.count_nonzero(took)))
             if "length" not in self.spec.stats:
-                self.reading.add(f"{self._title}/length", float(lived.max(1).sum()) / len(recorders), len(over) / len(recorders))
+                self.reading.episode(
+                    f"{self._title}/length", float(lived.max(1).sum()) / len(recorders), len(over) / len(recorders)
+                )
             recorder.forget(over if counting is None else ended)
         for index, name in self._means:
-            self.reading.add(f"{self._title}/{name}", float(self._stats[over, index].sum()), len(over))
+            self.reading.episode(f"{self._title}/{name}", float(self._stats[over, index].sum()), len(over))
         self.reading.count("episodes", len(over))
         return ended
 

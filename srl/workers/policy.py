@@ -85,9 +85,9 @@ class PolicyWorker(Resumable, Worker):
         asked.reply(answer(self.policy, self._info, rows, greedy=self.args.greedy), self.version)
         units = sum(asked.sizes)
         self._left -= len(asked.sizes)
-        self.reading.count("time/infer", time.perf_counter() - before)
+        self.reading.time("inference", time.perf_counter() - before)
         self.reading.count("infer/rows", units * self._info.spec.agents)
-        self.reading.add("infer/batch", units)
+        self.reading.mean("infer/batch", units)
         return units
 
     def barrier(self, number: int) -> None:
@@ -166,12 +166,12 @@ class PolicyWorker(Resumable, Worker):
             self._rates.add(int(version), float(results.sum()), len(results))
             self._results += len(results) if version == self.version else 0
         self.reading.count("past_episodes", int(known.sum()))
-        self.reading.add(f"beaten/{self.args.policy}", float(won[known].sum()), int(known.sum()))
+        self.reading.mean(f"beaten/{self.args.policy}", float(won[known].sum()), int(known.sum()))
 
     def _load(self, version: int, weights: Tree) -> None:
         self.policy.load(weights, version)
         self.version, self._weights = version, weights
-        self.reading.totals["version"] = updates_of(version)
+        self.reading.maximum("version", updates_of(version))
 
     def _worth_waiting(self) -> bool:
         if self.args.min_batch <= 1:

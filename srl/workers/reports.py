@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from srl.core.readings import Reading
 from srl.core.types import Counts
-from srl.workers.base import Reading
 
 
 @dataclass(slots=True)
@@ -24,10 +24,9 @@ class WorkerReport:
 
 
 def report_to_data(report: WorkerReport) -> dict[str, Any]:
-    """One worker's report, without numpy scalars, which msgpack refuses."""
+    """The form of a message."""
     return {
-        "totals": {name: float(value) for name, value in report.reading.totals.items()},
-        "means": {name: [float(value), float(number)] for name, (value, number) in report.reading.means.items()},
+        "reading": report.reading.to_data(),
         "busy": float(report.busy),
         "waits": report.waits,
         "finished": bool(report.finished),
@@ -36,9 +35,8 @@ def report_to_data(report: WorkerReport) -> dict[str, Any]:
 
 
 def report_from_data(data: Mapping[str, Any]) -> WorkerReport:
-    means = {name: (value, number) for name, (value, number) in data["means"].items()}
     return WorkerReport(
-        reading=Reading(dict(data["totals"]), means),
+        reading=Reading.from_data(data["reading"]),
         busy=data["busy"],
         waits=data["waits"],
         finished=data["finished"],

@@ -11,6 +11,7 @@ import numpy as np
 from srl.api.policy import Policy
 from srl.api.slab import SlabShape, slab_spec
 from srl.core.errors import UserError
+from srl.core.readings import Reading
 from srl.core.seeds import Seeds
 from srl.core.spec import zeros
 from srl.core.tree import Array, map_tree
@@ -18,7 +19,6 @@ from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
 from srl.workers.acting import answer
-from srl.workers.base import Reading
 from srl.workers.group import Group
 
 
@@ -46,8 +46,7 @@ class Rollout:
         self._stand_ins = stand_ins or {}
         self._round += 1
         self.group.renew(self._round)
-        self._reading.means.clear()
-        self._reading.totals.clear()
+        self._reading.clear()
         self._played = np.zeros(self.envs, np.int64)
 
     def step(self, *, greedy: bool, episodes: int | None = None) -> bool:
@@ -68,7 +67,7 @@ class Rollout:
 
     def result(self) -> dict[str, float]:
         """Means over the episodes counted: `return`, `length`, and the env's statistics."""
-        return {name.removeprefix("episode/"): total / number for name, (total, number) in self._reading.means.items() if number}
+        return {name.removeprefix("episode/"): value for name, value in self._reading.shown("episode").items()}
 
     def played(self, env: int) -> bool:
         """One env has come to the end of an episode since the start."""

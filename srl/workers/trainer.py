@@ -139,7 +139,7 @@ class TrainerWorker(Resumable, Worker):
 
     def metrics(self) -> Any:
         for name, value in self.learner.metrics().items():
-            self.reading.add(f"train/{self.args.policy}/{name}" if self._beside_others else f"train/{name}", value)
+            self.reading.mean(f"train/{self.args.policy}/{name}" if self._beside_others else f"train/{name}", value)
         return super().metrics()
 
     def _ask(self) -> int:
@@ -165,18 +165,18 @@ class TrainerWorker(Resumable, Worker):
         self._checkpoint_if_due()
 
     def _count(self, rows: Rows, seconds: float) -> None:
-        trained, lag, totals = float(np.count_nonzero(rows["valid"])), self.source.lag, self.reading.totals
+        trained, lag = float(np.count_nonzero(rows["valid"])), self.source.lag
         self.reading.count("trained_rows", trained)
         if self._beside_others:
             self.reading.count(f"trained_rows/{self.args.policy}", trained)
-        self.reading.count("time/train", seconds)
+        self.reading.time("training", seconds)
         self._count_progress()
-        self.reading.add("staleness", float(lag.sum()), len(lag))
-        totals["staleness_min"] = min(totals.get("staleness_min", float(lag.min())), float(lag.min()))
-        totals["staleness_max"] = max(totals.get("staleness_max", 0.0), float(lag.max()))
+        name = f"stream/{self.context.node.ports['samples']}/staleness"
+        self.reading.spread(name, float(lag.sum()), len(lag), float(lag.min()), float(lag.max()))
 
     def _count_progress(self) -> None:
-        self.reading.totals.update(updates=self.updates, trained_steps=self.env_steps, progress=self.progress)
+        for name, value in (("updates", self.updates), ("trained_steps", self.env_steps), ("progress", self.progress)):
+            self.reading.minimum(name, value)
 
     def _remember(self, saved: Checkpoint) -> None:
         """After a restart or a resume, past opponents are those that were saved: the others died with the process."""

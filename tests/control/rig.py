@@ -64,7 +64,7 @@ class Counter(Resumable, Worker):
         assert self._out.put(slab)
         self._next += 1
         self.reading.count("env_steps", 1)
-        self.reading.add("episode/return", float(self._next))
+        self.reading.episode("episode/return", float(self._next))
         return 1
 
     def state(self) -> Tree:
@@ -135,7 +135,8 @@ class Adder(Resumable, Worker):
         self.total = (31 * self.total + number + 1) % 1_000_003
         self.taken += 1
         self._credit()
-        self.reading.totals.update(updates=self.taken // 10, trained_steps=self.taken, total=self.total)
+        for name, value in (("updates", self.taken // 10), ("trained_steps", self.taken), ("total", self.total)):
+            self.reading.minimum(name, value)
         self._due = bool(self.context.inline and self.args.every and self.taken % self.args.every == 0)
         return 1
 

@@ -14,8 +14,10 @@ from srl.observe.totals import Totals
 
 def seen(mean: float = 0.0, *, episodes: int = 0, finished: bool = False) -> Totals:
     totals = Totals(graph())
-    means = {"episode/return": [mean * episodes, float(episodes)]} if episodes else {}
-    report = {"totals": {"env_steps": 1000}, "means": means, "busy": 0.0, "waits": "", "finished": finished, "counts": {}}
+    reading: dict[str, Any] = {"env_steps": ["count", 1000]}
+    if episodes:
+        reading["episode/return"] = ["episode", mean * episodes, float(episodes)]
+    report = {"reading": reading, "busy": 0.0, "waits": "", "finished": finished, "counts": {}}
     totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
     return totals
 

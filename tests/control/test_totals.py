@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,9 @@ def totals() -> Totals:
     return done
 
 
-def entry(worker: str, port: str, *, totals: Any = None, means: Any = None, at: float = 1.0, cpu: float = 0.5) -> Any:
+def entry(worker: str, port: str, *, reading: Any = None, at: float = 1.0, cpu: float = 0.5) -> Any:
     report = {
-        "totals": totals or {},
-        "means": means or {},
+        "reading": reading or {},
         "busy": 0.92 * at,
         "waits": "",
         "finished": False,
@@ -39,7 +39,7 @@ def entry(worker: str, port: str, *, totals: Any = None, means: Any = None, at: 
 
 
 def lag(low: float, high: float, total: float, number: float) -> Any:
-    return {"totals": {"staleness_min": low, "staleness_max": high}, "means": {"staleness": [total, number]}}
+    return {"reading": {"stream/numbers/staleness": ["spread", total, number, low, high]}}
 
 
 def test_staleness_is_of_the_whole_run_but_its_mean_of_the_row() -> None:
@@ -49,6 +49,7 @@ def test_staleness_is_of_the_whole_run_but_its_mean_of_the_row() -> None:
     assert seen.report().streams[0].staleness == (1, 2, 3)
     row = seen.row()
     assert [row[f"stream/numbers/staleness_{name}"] for name in ("min", "mean", "max")] == [1, 2, 3]
+    seen.forget("adder/0", ["adder/0"], [], {})
     seen.take("adder/0", entry("adder/0", "in", **lag(0, 2, 2, 2)))  # a new incarnation
     row = seen.row()
     assert [row[f"stream/numbers/staleness_{name}"] for name in ("min", "mean", "max")] == [0, 1, 3]
@@ -61,8 +62,8 @@ def test_staleness_is_of_the_whole_run_but_its_mean_of_the_row() -> None:
 )
 def test_the_last_line_names_the_return_of_every_team(names: list[str], text: str) -> None:
     seen = totals()
-    means = {name: [100.0 * (7 + place), 100.0] for place, name in enumerate(names)}
-    seen.take("counter/0", entry("counter/0", "out", means=means))
+    reading = {name: ["episode", 100.0 * (7 + place), 100.0] for place, name in enumerate(names)}
+    seen.take("counter/0", entry("counter/0", "out", reading=reading))
     result = RunLog(graph(), seen, None, None, None).finish(RunResult(kind="done"))
     assert ("return", f"{text} (last 100 episodes)") in result.summary
     assert seen.episode_return is not None and math.isclose(seen.episode_return, 7.0)
@@ -106,6 +107,19 @@ def test_the_result_names_the_newest_whole_step_not_the_best_or_the_first(tmp_pa
         assert (folder.checkpoints / result.checkpoint).is_dir()
 
 
+def test_totals_of_a_resumed_run_go_on_from_its_checkpoint(tmp_path: Path) -> None:
+    folder, work = RunFolder.create(tmp_path, "rig", 1), graph()
+    checkpoint.write(folder.checkpoints, 200, {"sum": {"total": [0.0]}}, {})
+    rows = [{"env_steps": step, "total/episodes": step / 10} for step in (100, 200, 300)]
+    folder.metrics.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"env_steps": 150, "eval/return": 1.0}]))
+    seen = Totals(work)
+    log = RunLog(work, seen, folder, None, folder.path)
+    assert seen.total("episodes") == 0
+    seen.take("counter/0", entry("counter/0", "out", reading={"episodes": ["count", 4]}))
+    assert seen.total("episodes") == 24
+    log.close()
+
+
 def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
     seen, out, folder = totals(), io.StringIO(), RunFolder.create(tmp_path, "rig", 1)
     record = RunLog(graph(), seen, folder, Console(out), None)
@@ -113,7 +127,7 @@ def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
     record.report()
     assert out.getvalue() == ""
     for at in (2.0, 3.0):
-        seen.take("counter/0", entry("counter/0", "out", totals={"env/outside_bounds": 1.0}, at=at))
+        seen.take("counter/0", entry("counter/0", "out", reading={"env/outside_bounds": ["max", 1.0]}, at=at))
         record.report()
     assert out.getvalue() == (
         "note: observations leave the bounds that the env declares; the log of counter/0 says which, and by how much\n"
@@ -125,8 +139,52 @@ def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
 def test_what_an_env_calls_its_headline_is_shown_with_the_last_games_against_initial_policies() -> None:
     seen = totals()
     seen.headline = ("seen", "locked")
-    means = {"episode/seen": [30, 120], "episode/locked": [1, 4], "episode/other": [9, 9], "cross/seeker/seen": [48, 96]}
-    seen.take("adder/0", entry("adder/0", "in", means=means | {"cross/seeker/locked": [1, 1]}))
+    seen.take("counter/0", entry("counter/0", "out", reading={
+        "episode/seen": ["episode", 30, 120], "episode/locked": ["episode", 1, 4], "episode/other": ["episode", 9, 9],
+        "cross/seeker/seen": ["point", 0.5, 3000, 7], "cross/seeker/locked": ["point", 1, 3000, 7],
+    }))  # fmt: skip
     seen.row()  # means start anew, what is shown stays
     assert seen.report().stats == {"seen": 0.25, "locked": 0.25, "cross/seeker/seen": 0.5}
     assert "seen 0.25, locked 0.25, cross/seeker/seen 0.50" in line(seen.report())
+
+
+def test_metrics_are_merged_by_their_own_rules() -> None:
+    """Two counters: one has restarted, one has died for good."""
+    seen = Totals(with_node(graph(counters=2), "adder", worker="trainer"), cores=2)
+    first = {"steps": ["count", 10], "held": ["gauge", 4], "updates": ["min", 7], "version": ["max", 7]}
+    second = {"steps": ["count", 5], "held": ["gauge", 2], "updates": ["min", 3], "version": ["max", 3]}
+    seen.take("counter/0", entry("counter/0", "out", reading=first | {"env step": ["time", 1.0]}))
+    seen.take("counter/1", entry("counter/1", "out", reading=second))
+    assert [seen.total(name) for name in first] == [15, 6, 3, 7]
+    seen.forget("counter/0", ["counter/0"], [], {})
+    assert [seen.total(name) for name in first] == [15, 2, 3, 7]
+    seen.take("counter/0", entry("counter/0", "out", reading={"steps": ["count", 1], "updates": ["min", 2]}))
+    assert [seen.total(name) for name in first] == [16, 2, 2, 3]
+    assert "total/steps" in seen.row() and "total/env step" not in seen.row()
+
+
+def test_an_evaluation_is_of_the_version_it_played_with() -> None:
+    seen = totals()
+    seen.take("adder/0", entry("adder/0", "in", reading={"trained_steps": ["min", 9000]}))
+    seen.take("counter/0", entry("counter/0", "out", reading={"eval/return": ["point", 475.0, 3000, 12]}))
+    assert seen.env_steps == 9000 and "eval/return" not in seen.row()
+    (found,) = seen.evaluations()
+    assert (found.env_steps, found.update, found.values) == (3000, 12, {"eval/return": 475.0})
+    assert seen.evaluations() == []
+
+
+def test_rates_begin_with_the_session_and_counts_go_on_from_the_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer resumes at 2,000,000 env steps, does 50 in 5 s, dies, and goes back by 40."""
+    seen, now = totals(), 0.0
+    seen.earlier = {"episodes": 300.0, "trained_steps": 17.0}
+    monkeypatch.setattr("srl.observe.totals.time.monotonic", lambda: now)
+    seen.report()
+    for now, steps in ((1.0, 2_000_000), (6.0, 2_000_050)):
+        reading = {"trained_steps": ["min", steps], "episodes": ["count", now]}
+        seen.take("adder/0", entry("adder/0", "in", reading=reading, at=now))
+        report = seen.report()
+    assert report.train_rate == 10.0
+    assert (report.env_steps, report.episodes) == (2_000_050, 306)
+    seen.take("adder/0", entry("adder/0", "in", reading={"trained_steps": ["min", 2_000_010]}, at=7.0))
+    now = 7.0
+    assert seen.report().train_rate == 50 / 6

@@ -53,7 +53,7 @@ def test_opponents_act_with_kept_versions_while_the_newest_act_beside_them(choos
         assert updates_of(newest.version) == trainer.updates >= 18
         # kept are 0, 3, ..., 18; `latest-n` counts back from the newest of them
         assert updates_of(past.version) == expected
-        assert trainer.reading.totals["staleness_max"] == 0
+        assert trainer.reading.metrics["stream/samples.blue/staleness"].high == 0
 
 
 def test_no_two_envs_of_a_run_have_one_seed_and_no_two_rows_of_a_policy_one_noise() -> None:
@@ -124,7 +124,7 @@ def test_a_version_stays_until_an_episode_against_it_has_ended() -> None:
         while not session.finished:
             session.step()
         assert past._chosen > 5
-        assert past.reading.totals["past_episodes"] >= 4 * (past._chosen - 1), "4 envs told of each choice but the last"
+        assert past.reading["past_episodes"] >= 4 * (past._chosen - 1), "4 envs told of each choice but the last"
 
 
 def test_the_harder_are_met_more_often_in_processes_of_their_own(tmp_path: Path) -> None:

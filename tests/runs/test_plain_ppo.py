@@ -38,6 +38,6 @@ def test_an_inline_run_is_bit_equal_to_a_plain_loop(
         trainer: Any = session.workers["trainer/0"]
         assert trainer.updates == updates
         assert trainer.env_steps == env_steps
-        assert trainer.reading.totals["staleness_max"] == 0
+        assert trainer.reading.metrics["stream/samples.main/staleness"].high == 0
         for name, array in trainer.learner.params().items():
             np.testing.assert_array_equal(array, expected[name], err_msg=name)

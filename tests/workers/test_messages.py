@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from srl.cluster.reliable import ReliableChannel
 from srl.control.lifecycle import BoundEnd, peers_of, plan_processes
 from srl.core.errors import HostileFrame
+from srl.core.readings import Reading
 from srl.core.types import Counts
 from srl.graph.spec import Node
-from srl.workers.base import Reading
 from srl.workers.channel import Channel
 from srl.workers.messages import LIMIT, pack, unpack
 from srl.workers.reports import WorkerReport, report_from_data, report_to_data
@@ -52,7 +52,16 @@ def test_what_is_not_of_the_schema_is_refused(data: Any) -> None:
 
 
 def test_a_report_survives_the_way() -> None:
-    reading = Reading({"env_steps": 3.0}, {"episode/return": (10.0, 2.0)})
+    reading = Reading()
+    reading.count("env_steps", 3)
+    reading.gauge("held", 2)
+    reading.minimum("updates", 7)
+    reading.maximum("version", 8)
+    reading.mean("loss", 0.5)
+    reading.episode("episode/return", 10, 2)
+    reading.spread("staleness", 4, 3, 0, 2)
+    reading.point("eval/return", 475.0, 1000, 8)
+    reading.time("env step", 0.25)
     report = WorkerReport(reading, 0.5, "credits", False, {"out": Counts(4, 3, 2, 100, {"stop": 1})})
     assert report_from_data(msgpack.unpackb(msgpack.packb(report_to_data(report)))) == report
 

@@ -10,6 +10,7 @@ import pytest
 
 from srl.api.env import action_leaves
 from srl.api.slab import SlabShape, slab_spec
+from srl.core.readings import Reading
 from srl.core.seeds import Rng
 from srl.core.spec import Leaf, lead, zeros
 from srl.core.types import Component, PolicyEntry
@@ -17,7 +18,6 @@ from srl.envs.fake import FakeEnv, fields_of
 from srl.graph.spec import Graph
 from srl.plan.inspect import inspect_env, policy_spec, teams_of
 from srl.plan.specs import Derived, PolicyInfo
-from srl.workers.base import Reading
 from srl.workers.group import Group
 from tests.errors import raises
 
@@ -132,12 +132,10 @@ def test_an_all_truncated_env_never_terminates_and_counts_its_episodes() -> None
     np.testing.assert_array_equal(tree["valid"][:12, 0, 0], [1, 1, 1, 1, 1, 0] * 2)
     np.testing.assert_array_equal(tree["truncated"][:12, 0, 0], [0, 0, 0, 0, 1, 0] * 2)
     reading = group.reading
-    assert reading.totals["episodes"] == ENVS * (SLABS * STEPS // 6)
-    total, number = reading.means["episode/length"]
-    assert (total / number, number) == (5.0, reading.totals["episodes"])
-    score, number = reading.means["episode/score"]
-    returns, _ = reading.means["episode/return"]
-    assert returns == pytest.approx(score)
+    assert reading["episodes"] == ENVS * (SLABS * STEPS // 6)
+    length, score = reading.metrics["episode/length"], reading.metrics["episode/score"]
+    assert (length.shown, length.number) == (5.0, reading["episodes"])
+    assert reading.metrics["episode/return"].value == pytest.approx(score.value)
 
 
 def test_memory_is_zero_where_first_and_recorded_every_k_rows() -> None:
@@ -164,7 +162,7 @@ def test_two_policies_in_one_env_get_their_own_teams() -> None:
         np.testing.assert_array_equal(left["state"], right["state"])
         here = right["valid"]
         np.testing.assert_array_equal(fields_of(right["obs"][:-1])["agent"][here], np.broadcast_to([2, 3, 4], here.shape)[here])
-    assert group.reading.means["episode/return/red"][1] > 0 and group.reading.means["episode/return/blue"][1] > 0
+    assert all(group.reading.metrics[f"episode/return/{team}"].number > 0 for team in ("red", "blue"))
 
 
 def test_one_policy_may_act_for_two_teams() -> None:
