@@ -6,6 +6,8 @@ Names are imported when they are first used (PEP 562), so `import srl` costs not
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -37,17 +39,15 @@ _NAMES = {
     "register_transform": "srl.core.registry",
     "register_transport": "srl.core.registry",
     "register_worker": "srl.core.registry",
-    "launch": "srl.launch",
     "build": "srl.session",
     "load_run": "srl.loaded",
 }
 _OTHER = {"Env": "BatchEnv"}
 """Names under which a class goes here, if not its own."""
 
-__all__ = ["__version__", *_NAMES]
+__all__ = ["__version__", "launch", *_NAMES]
 
 if TYPE_CHECKING:
-    from srl import launch as launch
     from srl.api.algorithm import Algorithm as Algorithm
     from srl.api.algorithm import Needs as Needs
     from srl.api.batch import Batch as Batch
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from srl.core.registry import register_transport as register_transport
     from srl.core.registry import register_worker as register_worker
     from srl.loaded import load_run as load_run
+    from srl.run import Run
     from srl.session import build as build
     from srl.workers.base import Port as Port
     from srl.workers.base import Worker as Worker
@@ -79,13 +80,39 @@ if TYPE_CHECKING:
     Env = BatchEnv
 
 
+def launch(
+    experiment: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    resume: str | Path | None = None,
+    runs: str | Path = "runs",
+    wait: bool = True,
+    quiet: bool = False,
+    **settings: Any,
+) -> Run:
+    """Run an experiment. Keywords are settings, as in the file: `srl.launch("cartpole", algorithm={"lr": 1e-3})`.
+
+    With `wait=False` it returns at once: use `run.wait()`, `run.stop()` and `run.metrics()`.
+    `run.wait()` raises the error of a run that failed. `quiet` prints nothing.
+    """
+    from srl.core.imports import stop_if_imported
+    from srl.observe.console import Console
+    from srl.run import make_run
+
+    stop_if_imported()
+    console = None if quiet else Console()
+    run = make_run(experiment, overrides, settings=settings, resume=resume, runs=runs, console=console)
+    if wait:
+        run.wait()
+    else:
+        run.start()
+    return run
+
+
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module 'srl' has no attribute '{name}'")
-    module = importlib.import_module(_NAMES[name])
-    if name == "launch":
-        return module  # which can be called: `python -m srl.launch` and `srl.launch(...)` are one thing
-    found = getattr(module, _OTHER.get(name, name))
+    found = getattr(importlib.import_module(_NAMES[name]), _OTHER.get(name, name))
     globals()[name] = found
     return found
 

@@ -11,7 +11,7 @@ from srl.core.errors import UserError
 from srl.core.load import nearest
 
 VERBS: dict[str, tuple[str, str]] = {
-    "launch": ("srl.launch:_main", "run an experiment; the same as python -m srl.launch"),
+    "launch": ("srl.cli.launch:run_command", "run an experiment; the same as python -m srl.launch"),
     "list": ("srl.cli.look:list_", "the experiments there are, and what can be named in one"),
     "graph": ("srl.cli.look:graph", "how an experiment, or a run, is wired: text or --mermaid"),
     "check": ("srl.cli.look:check", "check an experiment without starting it; check env NAME tries an env alone"),

@@ -81,10 +81,12 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
 
 def achieved(prepared: Prepared) -> float:
     """Env steps a second, by a run in a folder that is thrown away, from its second update on."""
-    from srl.cli.runs import write_down
     from srl.control.controller import Controller
     from srl.observe.console import Console
+    from srl.run import write_down
     from srl.store.lines import read_lines
+
+    assert prepared.derived is not None
 
     with tempfile.TemporaryDirectory() as place, open(os.devnull, "w") as nowhere:
         folder = write_down(prepared, (), None, Path(place))

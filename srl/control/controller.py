@@ -1,4 +1,4 @@
-"""The controller of a run: assign, bind, attach, make, start, watch, drain, stop. The only meeting point."""
+"""The controller of a run: it starts processes, connects their streams, watches them, drains and stops them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from srl.control.backend import Backend, InlineBackend
 from srl.control.ending import Ending, reached
-from srl.control.failures import STALL, Death, Failures, Judgement
+from srl.control.failures import STALL, Death, Decision, Failures
 from srl.control.lifecycle import bound_ends
 from srl.control.members import Member, Members
 from srl.control.processes import ProcessBackend
@@ -25,22 +25,21 @@ from srl.graph.spec import Graph
 from srl.observe.console import Console
 from srl.observe.result import Failure, Kind, RunResult
 from srl.observe.totals import Totals
-from srl.plan.derive import derive, derive_in_child
 from srl.plan.specs import Derived
 from srl.store.run_folder import RunFolder
 from srl.workers.messages import Message, peers_to_data, seat_to_data
 
 DRAIN = 10.0
-"""Seconds to come to rest."""
+"""Seconds for a drain."""
 
 GRACE = 5.0
-"""Seconds between `stop` and the end of patience; a process that may be writing a checkpoint has `DRAIN` more."""
+"""Seconds between `stop` and the kill; a process that may be writing a checkpoint has `DRAIN` more."""
 
 LATE = 1.0
-"""The same for one that did not come to rest in all the time it had, and has nothing to save."""
+"""The same for a process that did not drain in time and has nothing to save."""
 
 QUIET = 2.0
-"""Seconds of waiting without a word on whom the end waits for."""
+"""Seconds of waiting before the processes waited for are listed."""
 
 HURRY = 0.5
 """The same after the second signal."""
@@ -54,17 +53,14 @@ def run(
     folder: RunFolder | None = None,
     resume: Path | None = None,
     console: Console | None = None,
-    derived: Derived | Callable[[], Derived] | None = None,
+    derived: Derived,
 ) -> RunResult:
-    """Run a graph to its end. Ctrl-C drains and saves, twice stops at once.
-
-    A function for `derived` is called when the processes have been started, which import meanwhile; what it raises is raised.
-    """
+    """Run a graph to its end. Ctrl-C drains and saves, a second Ctrl-C stops at once."""
     return Controller(graph, folder=folder, resume=resume, console=console, derived=derived).run()
 
 
 class Controller:
-    """Drives one backend through one run."""
+    """Takes the processes of one run from start to end."""
 
     def __init__(
         self,
@@ -73,7 +69,7 @@ class Controller:
         folder: RunFolder | None = None,
         resume: Path | None = None,
         console: Console | None = None,
-        derived: Derived | Callable[[], Derived] | None = None,
+        derived: Derived,
         backend: Callable[[], Backend] | None = None,
         stall: float = STALL,
     ) -> None:
@@ -81,10 +77,7 @@ class Controller:
         self.totals = Totals(graph)
         self.log = RunLog(graph, self.totals, folder, console, resume)
         self._folder, self._resume = folder, resume
-        self._given = callable(derived)
-        self._derived = None if callable(derived) else derived
-        self._refused: SrlError | None = None
-        self._derive = derived if callable(derived) else lambda: (derive if graph.mode == "inline" else derive_in_child)(graph)
+        self._derived = derived
         self._open_backend = backend or (InlineBackend if graph.mode == "inline" else ProcessBackend)
         self._failures = Failures(graph, self.totals, folder, stall=stall)
         self._members = Members(graph, self.log.incarnation)
@@ -93,15 +86,15 @@ class Controller:
         self._hurry = False
 
     def run(self) -> RunResult:
-        """From the first process to the result. Processes die with the thread that calls this."""
+        """Run to the end. The processes are killed if the thread that calls this dies."""
         backend = self._backend = self._open_backend()
         restore = catch_signals(self._interrupt)
         try:
             self._start()
             while self._ending is None:
-                self._hear(_TICK)
+                self._receive(_TICK)
                 self._advance()
-                self._judge()
+                self._check_end()
             self._drain()
             self._stop()
         except SrlError as error:
@@ -111,55 +104,34 @@ class Controller:
         finally:
             try:
                 backend.close()
-                self._give_up()
-                if self._refused is not None:
-                    self.log.close()
-                    raise self._refused
+                self._count_killed()
                 result = self.log.finish(self._failures.result(self._ending))
             finally:
                 restore()
         return result
 
     def stop(self) -> None:
-        """Ask for the end, from any thread: the first time drain and save, the second time at once."""
+        """End the run, from any thread: the first call drains and saves, the second stops at once."""
         self._interrupt("done", "stopped")
 
     # start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        for member in self._members.values():
-            self._spawn(member)
-        if self._derived is None:
-            self._look()
-        assert self._derived is not None
         self.totals.headline = self._derived.env.headline
         for member in self._members.values():
-            self._assign(member)
-
-    def _look(self) -> None:
-        """Derive the specs while the processes import."""
-        try:
-            self._derived = self._derive()
-        except SrlError as error:
-            self._refused = error if self._given and not self._asked else None
-            raise
+            self._spawn(member)
 
     def _spawn(self, member: Member) -> None:
         owner = member.plan.owner
-        self._tell(
+        self._send(
             member,
             "start",
             threads=member.plan.threads,
             plugins=list(self.graph.plugins),
-            kinds=sorted({self.graph.node(seat.node).worker for seat in member.plan.seats}),
             path=import_paths(),
             log=str(self._folder.log(owner.node, owner.index)) if self._folder else None,
         )
-        member.phase, member.ends, member.failure = "starting", [], None
-
-    def _assign(self, member: Member) -> None:
-        assert self._derived is not None
-        self._tell(
+        self._send(
             member,
             "assign",
             graph=dump(self.graph),
@@ -169,33 +141,32 @@ class Controller:
             folder=str(self._folder.path) if self._folder else None,
             resume=str(self._resume) if self._resume else None,
         )
-        member.phase = "assigned"
+        member.phase, member.ends, member.failure = "starting", [], None
 
     def _advance(self) -> None:
-        """Once all are bound, attach and build those that are not; once all are ready, let them go."""
+        """When all are bound, attach and build the new ones; when all are ready, let them run."""
         phases = set(self._members.phases.values())
-        if phases & {"starting", "assigned"}:
+        if "starting" in phases:
             return
         if new := self._members.of("bound"):
             self._attach(new)
         if "ready" in phases and not phases & {"bound", "made"}:
             for member in self._members.of("ready"):
-                self._tell(member, "go")
+                self._send(member, "go")
                 member.phase = "running"
             self.log.event("going" if self.totals.restarts else "started")
 
     def _attach(self, new: list[Member]) -> None:
-        assert self._derived is not None
         vias = {name: spec.via for name, spec in self._derived.streams.items()}
-        for name, peers in self._members.introductions(new, vias).items():
-            self._tell(self._members[name], "peers", peers=peers_to_data(peers))
+        for name, peers in self._members.new_connections(new, vias).items():
+            self._send(self._members[name], "peers", peers=peers_to_data(peers))
         for member in new:
-            self._tell(member, "make")
+            self._send(member, "make")
             member.phase = "made"
 
-    # hear ---------------------------------------------------------------------------------------------------------
+    # receive ------------------------------------------------------------------------------------------------------
 
-    def _hear(self, timeout: float) -> None:
+    def _receive(self, timeout: float) -> None:
         for message in self._backend.poll(timeout):
             getattr(self, f"_on_{message['type']}")(message)
 
@@ -234,68 +205,66 @@ class Controller:
         was, member.phase = member.phase, "gone"
         counted = message["code"] == 0 or (member.failure is not None and member.failure["counted"])
         death = Death(member.plan, message, member.failure, self.totals.rss(member.plan.name))
-        witnesses = {} if counted else self._members.witnesses(member)
+        witnesses = {} if counted else self._members.observers(member)
         self.totals.forget(member.plan.name, member.workers, [end.name for end in member.ends], witnesses)
         if self._ending is not None:
             self._detach(member)
             if message["code"] != 0:
-                judged = self._failures.died_at_the_end(death, self._ending)
-                self._ending = judged.ending
-                self._note_death(message, judged)
+                decision = self._failures.died_at_the_end(death, self._ending)
+                self._ending = decision.ending
+                self._log_death(message, decision)
         elif was != "gone":
             self._detach(member)
-            judged = self._failures.died(death)
-            self._note_death(message, judged)
-            if judged.ending is None:
-                self._restart(member, judged.failure)
+            decision = self._failures.died(death)
+            self._log_death(message, decision)
+            if decision.ending is None:
+                self._restart(member, decision.failure)
             else:
-                self._end(judged.ending)
+                self._end(decision.ending)
 
-    def _note_death(self, message: Message, judged: Judgement) -> None:
-        how, restart = judged.failure.how, judged.ending is None
+    def _log_death(self, message: Message, decision: Decision) -> None:
+        how, restart = decision.failure.how, decision.ending is None
         self.log.event("died", process=message["process"], code=message["code"], how=how, restart=restart)
 
     def _on_lost(self, message: Message) -> None:
-        """The host of this process is gone: the same as its death, without last words."""
+        """The host of this process is gone: treated as its death, without a log."""
         unknown = {"rss": 0, "free": None, "out_of_memory": False}
         self._on_exit({**message, "code": -signal.SIGKILL, "log": [message["reason"]], **unknown})
 
     def _detach(self, dead: Member) -> None:
-        """Everybody forgets the ends of a process that died, and says what became of what was under way."""
+        """Detach the ends of a dead process everywhere; the others report what they know of its last counts."""
         gone = [end.name for end in dead.ends]
         for other in self._members.values():
-            if other is not dead and gone and other.phase not in ("starting", "assigned", "gone"):
-                self._tell(other, "detach", gone=gone, reason="died")
+            if other is not dead and gone and other.phase not in ("starting", "gone"):
+                self._send(other, "detach", gone=gone, reason="died")
 
     def _restart(self, member: Member, failure: Failure) -> None:
-        """A new incarnation, started as at the beginning."""
+        """Start a new incarnation of a process."""
         member.incarnation += 1
         self.log.restarted(member.incarnation)
         seats = tuple(replace(seat, incarnation=member.incarnation) for seat in member.plan.seats)
         member.plan = replace(member.plan, seats=seats)
         self.log.say(f"{failure.worker} {failure.how}: restarting it ({failure.cause})")
         self._spawn(member)
-        if self._derived is not None:
-            self._assign(member)
 
-    # judge --------------------------------------------------------------------------------------------------------
+    # check --------------------------------------------------------------------------------------------------------
 
-    def _judge(self) -> None:
-        """End the run if it is time to."""
+    def _check_end(self) -> None:
+        """End the run if a stop condition holds or nothing moves."""
         if self._asked or self._ending is not None:
             return
         if ending := reached(self.graph.stop, self.totals) or self._failures.silent(self._members.phases):
             self._end(ending)
 
     def _end(self, ending: Ending) -> None:
-        """The first reason counts."""
+        """Start the end of the run; the first reason stands."""
         if self._ending is None:
             self._ending = ending
 
     # end ----------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Let everybody come to rest, if it is that kind of end."""
+        """Let all workers finish what they have begun, if the run ends in order."""
         assert self._ending is not None
         self.totals.resting = True
         self.log.event("draining" if self._ending.drain else "stopping", why=self._ending.kind)
@@ -303,21 +272,21 @@ class Controller:
             return
         at_goal = self._ending.kind in ("done", "solved") and not self._asked
         for member in self._members.of("running"):
-            self._tell(member, "drain", last=at_goal)
+            self._send(member, "drain", last=at_goal)
         self._wait(
             lambda waited: [] if self._hurry or waited > DRAIN or (at_goal and self._asked) else self._members.of("running"),
-            f"to come to rest, at most {DRAIN:g} s; {'Ctrl-C saves and ends' if at_goal else 'another Ctrl-C ends all'} at once",
+            f"to drain, at most {DRAIN:g} s; {'Ctrl-C saves and ends' if at_goal else 'another Ctrl-C ends the run'} at once",
         )
 
     def _stop(self) -> None:
-        """Stop all; those that do not go are ended by the backend's `close`."""
+        """Stop all processes; the backend kills the ones that do not end."""
         assert self._ending is not None
         save, stalled = not self._hurry, self._ending.kind == "stalled"
         patience = {member.plan.name: self._patience(member) for member in self._members.alive()}
         for member in self._members.alive():
             if stalled:
-                self._tell(member, "stacks")
-            self._tell(member, "stop", save=save and member.phase in ("running", "drained"))
+                self._send(member, "stacks")
+            self._send(member, "stop", save=save and member.phase in ("running", "drained"))
         self._wait(
             lambda waited: [one for one in self._members.alive() if waited < (HURRY if self._hurry else patience[one.plan.name])],
             "to save and end",
@@ -333,28 +302,28 @@ class Controller:
         return LATE if self._ending.drain and member.phase == "running" else GRACE
 
     def _wait(self, whom: Callable[[float], list[Member]], what: str) -> None:
-        """Hear until there is nobody to wait for. `whom`: those there are after so many seconds."""
+        """Receive messages until `whom`, called with the seconds waited, returns nobody."""
         begun, told = time.monotonic(), False
         while late := whom(waited := time.monotonic() - begun):
             if waited > QUIET and not told:
                 told = True
                 self.log.say(f"waiting for {', '.join(member.plan.name for member in late)} {what}")
-            self._hear(_TICK)
+            self._receive(_TICK)
 
-    def _give_up(self) -> None:
-        """Those that did not end by themselves were ended by the backend: nobody heard their last counts."""
+    def _count_killed(self) -> None:
+        """Account for the processes that had to be killed: their last counts are lost."""
         late = self._members.alive()
         if self._ending is not None and self._ending.drain and not self._hurry and late:
             self.log.say(f"did not end, killed: {', '.join(member.plan.name for member in late)}")
         for member in late:
             ends = [end.name for end in member.ends]
-            self.totals.forget(member.plan.name, member.workers, ends, self._members.witnesses(member))
+            self.totals.forget(member.plan.name, member.workers, ends, self._members.observers(member))
 
-    def _tell(self, member: Member, kind: str, **fields: Any) -> None:
+    def _send(self, member: Member, kind: str, **fields: Any) -> None:
         self._backend.send({"type": kind, "process": member.plan.name, **fields})
 
     def _interrupt(self, kind: Kind, text: str) -> None:
-        """The first time drain and save; the second time at once."""
+        """The first time drain and save, the second time stop at once."""
         self._asked += 1
         if self._asked == 1:
             self._end(Ending(kind, text))

@@ -1,4 +1,4 @@
-"""Who is to blame when a process dies, raises or goes silent, and what it costs: a restart, or the run."""
+"""The failure policy: what a process that died or raised costs, a restart or the run; and when a run is stalled."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from srl.workers.messages import Message
 STALL = 120.0
 """Seconds without any progress before a run ends as stalled."""
 
-_LOOK = 5.0
-"""Seconds that count between two looks, at most."""
+_LONGEST_TURN = 5.0
+"""Seconds that one turn of the controller counts at most."""
 _HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """All that is known of a process that has ended before its time."""
+    """What is known of a process that ended too early."""
 
     plan: ProcessPlan
     exit: Message
@@ -39,22 +39,22 @@ class Death:
 
     @property
     def error(self) -> SrlError | None:
-        """What it raised, where that is one of ours."""
+        """What it raised, if that is an error of ours."""
         data = self.said and self.said["error"]
         return SrlError.from_data(data) if data else None
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What one death means."""
+class Decision:
+    """What follows from a death."""
 
     failure: Failure
     ending: Ending | None
-    """The run ends with it; None: the process is started again."""
+    """Why the run ends; None: the process is restarted."""
 
 
 class Failures:
-    """Every failure of a run, judged as it happens. Does nothing itself: the controller restarts, stops and tells."""
+    """Decides on every failure of a run; the controller carries it out."""
 
     def __init__(
         self,
@@ -72,33 +72,33 @@ class Failures:
         self._mark: Any = None
         self._silence, self._looked = 0.0, clock()
 
-    def died(self, death: Death) -> Judgement:
-        """While the run goes on. A restart that is granted counts from now on."""
+    def died(self, death: Death) -> Decision:
+        """A death while the run is under way. A restart counts against the limit."""
         obstacle = self._obstacle(death)
         failure = self._failure(death, obstacle)
         if not obstacle:
             self._count_restart(death.plan)
-            return Judgement(failure, None)
+            return Decision(failure, None)
         self._fatal.append(failure)
         error = death.error
         kind: Kind = "user error" if error is not None and error.exit_code == 2 else "worker failure"
-        return Judgement(failure, Ending(kind, failure.how, drain=False, error=error))
+        return Decision(failure, Ending(kind, failure.how, drain=False, error=error))
 
-    def died_at_the_end(self, death: Death, ending: Ending) -> Judgement:
-        """A run that could not come to rest or save did not end well. After a failure it is a victim, which is told too."""
+    def died_at_the_end(self, death: Death, ending: Ending) -> Decision:
+        """A death during the end of the run: a run that could not drain or save has failed."""
         failure = self._failure(death, "the run was ending")
         self._fatal.append(failure)
         if ending.kind in ("done", "solved", "interrupted", "preempted"):
             ending = Ending("worker failure", f"while the run came to its end: {ending.text}")
-        return Judgement(failure, ending)
+        return Decision(failure, ending)
 
     def silent(self, phases: Mapping[str, str]) -> Ending | None:
-        """Process -> phase, asked again and again: too long without any change is a stall.
+        """The end of a stalled run: no change of totals or phases for too long. Called in every turn.
 
-        A controller that was stopped itself (Ctrl-Z, a debugger) has not waited meanwhile, and has reports to read first.
+        Time in which the controller itself was stopped (Ctrl-Z, a debugger) does not count.
         """
         now, mark = self._clock(), (self._totals.progress, tuple(phases.values()))
-        self._silence += min(now - self._looked, _LOOK)
+        self._silence += min(now - self._looked, _LONGEST_TURN)
         self._looked = now
         if mark != self._mark:
             self._mark, self._silence = mark, 0.0
@@ -109,7 +109,7 @@ class Failures:
         return None
 
     def result(self, ending: Ending | None) -> RunResult:
-        """The end of the run in words, with everything that failed."""
+        """How the run ended, with everything that failed."""
         ending = ending or Ending("worker failure", "the controller itself failed")
         waits = self._totals.waits() if ending.kind == "stalled" else {}
         failures = () if ending.kind == "user error" else tuple(self._fatal)
@@ -133,7 +133,7 @@ class Failures:
         )
 
     def _obstacle(self, death: Death) -> str:
-        """Why a process that died is not started again; empty if it is. What the user must change is not tried again."""
+        """Why a dead process is not restarted; empty if it is. User errors are not retried."""
         if self._graph.mode == "inline":
             return "mode=inline"
         if death.error is not None and death.error.exit_code == 2:

@@ -1,4 +1,4 @@
-"""The processes of a run, as the controller knows them: where each stands, who is joined to whom."""
+"""The processes of a run as the controller knows them: the phase of each, and which ends are connected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from srl.graph.spec import Graph
 from srl.workers.loop import Peer
 from srl.workers.messages import Message
 
-Phase = Literal["starting", "assigned", "bound", "made", "ready", "running", "drained", "gone"]
+Phase = Literal["starting", "bound", "made", "ready", "running", "drained", "gone"]
 
 
 @dataclass(slots=True)
@@ -47,22 +47,22 @@ class Members(dict[str, Member]):
         return {name: member.phase for name, member in self.items()}
 
     def of(self, phase: Phase) -> list[Member]:
-        """Those that stand there."""
+        """The processes in this phase."""
         return [member for member in self.values() if member.phase == phase]
 
     def alive(self) -> list[Member]:
-        """Those whose process has not ended."""
+        """The processes that have not ended."""
         return [member for member in self.values() if member.phase != "gone"]
 
-    def introductions(self, new: Collection[Member], vias: Mapping[str, str]) -> dict[str, dict[str, dict[str, list[Peer]]]]:
-        """The new ones to everybody, everybody to the new ones: process -> what attaches it."""
+    def new_connections(self, new: Collection[Member], vias: Mapping[str, str]) -> dict[str, dict[str, dict[str, list[Peer]]]]:
+        """Process -> the peers to attach: the new ends to all others, and all others to the new ones."""
         fresh = {member.plan.name for member in new}
         pairs = peers_of(self._graph, [end for member in self.values() for end in member.ends], vias)
         due = {name: [(end, peer) for end, peer in own if fresh & {name, peer.process}] for name, own in pairs.items()}
         return {name: attachments(own) for name, own in due.items() if own}
 
-    def witnesses(self, dead: Member) -> dict[str, set[str]]:
-        """Each end of a process that died uncounted -> the other processes that must say what they know of it."""
+    def observers(self, dead: Member) -> dict[str, set[str]]:
+        """Each end of a process that died without its last counts -> the processes that know a part of them."""
         others = [end for other in self.values() if other is not dead for end in other.ends]
         return {
             own.name: {end.process for end in others if end.stream == own.stream and end.side == OPPOSITE[own.side]}

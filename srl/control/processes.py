@@ -1,4 +1,4 @@
-"""The processes of this host: started, watched and ended here. Only the thread that starts them may do so: they die with it."""
+"""Worker processes on this host, as children. They are killed when the thread that started them ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Child:
 
 
 class ProcessBackend(Backend):
-    """Child processes over socket pairs."""
+    """Child processes, each with a socket pair for messages."""
 
     def __init__(self) -> None:
         self._children: dict[str, _Child] = {}
@@ -49,7 +49,7 @@ class ProcessBackend(Backend):
 
     @property
     def processes(self) -> dict[str, int]:
-        """Process -> pid of what runs."""
+        """Process -> pid."""
         return {name: child.popen.pid for name, child in dict(self._children).items()}  # asked by other threads too
 
     def send(self, message: Message) -> None:
@@ -66,17 +66,17 @@ class ProcessBackend(Backend):
             self._epoll.modify(child.channel.fileno(), select.EPOLLIN | select.EPOLLOUT)
 
     def poll(self, timeout: float) -> list[Message]:
-        said: list[Message] = []
+        received: list[Message] = []
         for descriptor, _ in self._epoll.poll(timeout):
             child = self._by_descriptor.get(descriptor)
             if child is None:
                 continue
             if descriptor == child.pidfd:
-                said += [*self._receive(child), self._reap(child)]
+                received += [*self._receive(child), self._reap(child)]
             elif child.channel.flush():
                 self._epoll.modify(descriptor, select.EPOLLIN)
-                said += self._receive(child)
-        return said
+                received += self._receive(child)
+        return received
 
     def close(self) -> None:
         for child in list(self._children.values()):
@@ -122,7 +122,7 @@ class ProcessBackend(Backend):
             os.killpg(child.popen.pid, signal.SIGKILL)
 
     def _reap(self, child: _Child) -> Message:
-        """Collect a child that has ended, and with it whatever it started."""
+        """Collect a child that has ended, and kill whatever it started."""
         self._kill(child)  # the group, while the zombie still holds its number
         _, status, used = os.wait4(child.popen.pid, 0)
         code = child.popen.returncode = os.waitstatus_to_exitcode(status)
@@ -152,7 +152,7 @@ class ProcessBackend(Backend):
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """The thread plan must stand before the first import of numpy or torch."""
+    """The number of threads must be set before numpy or torch are imported."""
     path = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     plan = threads_plan(threads)
     return {**os.environ, **plan, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
@@ -172,6 +172,6 @@ def _tail(log: IO[Any]) -> list[str]:
 
 
 def _oom_kills() -> int:
-    """Kills by the kernel for want of memory, so far."""
+    """How many processes the kernel has killed so far because memory was short."""
     with open("/proc/vmstat") as file:
         return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)

@@ -58,6 +58,7 @@ class RunLog:
         self._top = self.incarnation
         self._state = "running"
         self._remarked = False
+        self._solved: float | None = None
         self._status()
 
     def report(self) -> None:
@@ -78,6 +79,7 @@ class RunLog:
         """One line in events.jsonl."""
         if what == "draining" and fields["why"] == "solved":
             self._row()  # the return that ended the run, before episodes of the drain change it
+            self._solved = self._totals.episode_return
             self._expectation.settle()
         if self._folder is not None:
             self._folder.append_event(what, **fields)
@@ -180,6 +182,8 @@ class RunLog:
             "experiment": self._graph.name,
             "seed": self._graph.seed,
         }
+        if self._solved is not None:
+            own["solved"] = self._solved
         if self._expectation.wanted:
             own["reached"] = self._expectation.reached
         self._folder.write_status({**before, **own, **more})

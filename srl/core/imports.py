@@ -57,7 +57,7 @@ def import_module(name: str, what: str = "") -> types.ModuleType:
 
 
 def stop_if_imported() -> None:
-    """Called first by `srl.launch`: a script without `if __name__ == "__main__":` must not start itself again
+    """Called first by `srl.launch()`: a script without `if __name__ == "__main__":` must not start itself again
     in the process that imports it for its classes. What it defined before that line is kept."""
     if _depth:
         raise _ScriptEnds

@@ -101,7 +101,7 @@ class Failure:
         return "killed from outside (SIGKILL)" + ("; memory was short: most likely the kernel's OOM killer" if short else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult:
     """How a run ended; one per run."""
 
@@ -121,6 +121,11 @@ class RunResult:
     """The error behind a `user error`, or what the run itself raised."""
     waits: Mapping[str, str] = field(default_factory=dict)
     """Of a stall: what each worker waits for."""
+
+    def __repr__(self) -> str:
+        problem = self.problem()
+        text = self.headline if problem is None else problem.headline
+        return f"<RunResult {self.kind}: {text}>" if text else f"<RunResult {self.kind}>"
 
     @property
     def exit_code(self) -> int:

@@ -39,11 +39,6 @@ def derived_specs(graph: Graph) -> Derived:
     return derived
 
 
-def is_remembered(graph: Graph) -> bool:
-    """Whether `derived_specs` needs no look."""
-    return _remembered(graph, spec_key(graph)) is not None
-
-
 def spec_key(graph: Graph) -> str | None:
     """What the specs depend on; None where code of the user takes part, which may change at any time."""
     if graph.plugins or any(":" in name for _, name in _names(graph)) or held_here(graph):

@@ -62,8 +62,6 @@ class Worker(ABC):
     nice: ClassVar[int] = 10
     """Priority of its process where there are more processes than cores. A trainer has 0: credits bound the workers that feed it,
     so that these may yield to it."""
-    preload: ClassVar[tuple[str, ...]] = ()
-    """Modules that its process imports while the specs are still being derived."""
 
     def __init__(self, args: Any, ends: Mapping[str, End], context: Context) -> None:
         self.args = args

@@ -40,7 +40,7 @@ _SCHEMA: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
         "processes": dict,
     },
     "welcome": {"taken": int},
-    "start": {"process": str, "threads": int, "plugins": list, "kinds": list, "path": list, "log": (str, type(None))},
+    "start": {"process": str, "threads": int, "plugins": list, "path": list, "log": (str, type(None))},
     "kill": {"process": str},
     "stacks": {"process": str},
     "assign": {

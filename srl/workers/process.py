@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import ctypes
 import faulthandler
-import importlib
 import logging
 import os
 import resource
@@ -25,7 +24,7 @@ from typing import Any, Literal
 
 from srl.core.errors import SrlError
 from srl.core.load import load
-from srl.core.registry import REGISTRIES, load_plugins
+from srl.core.registry import load_plugins
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
 from srl.streams.peers import Network
@@ -141,12 +140,7 @@ class ProcessAgent:
     # messages -----------------------------------------------------------------------------------------------------
 
     def _start(self, message: Message) -> None:
-        """Import while the specs are still being derived elsewhere."""
         load_plugins(message["plugins"])
-        for name in message["kinds"]:
-            kind = REGISTRIES["worker"].resolve(name)
-            for module in kind.preload:
-                importlib.import_module(module)
 
     def _assign(self, message: Message) -> None:
         self.loop = WorkerLoop(

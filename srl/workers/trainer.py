@@ -36,7 +36,6 @@ class TrainerWorker(Resumable, Worker):
     Args = TrainerArgs
     nice = 0
     noun = "trainer"
-    preload = ("srl.learners.make",)
     args: TrainerArgs
 
     def __init__(self, args: TrainerArgs, ends: Mapping[str, End], context: Context) -> None:

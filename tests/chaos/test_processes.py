@@ -246,7 +246,7 @@ def test_workers_die_with_their_controller(tmp_path: Path) -> None:
 
 def test_a_live_run_is_not_resumed_and_says_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from srl.__main__ import main as verbs
-    from srl.launch import main as launch
+    from srl.cli.launch import main as launch
 
     with started(tmp_path) as (process, folder):
         folder.write_text("config.yaml", "env: CartPole-v1\n")

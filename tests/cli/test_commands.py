@@ -10,9 +10,9 @@ import pytest
 
 import srl
 from srl.__main__ import main as verbs
+from srl.cli.launch import main
 from srl.cli.sweep import values
 from srl.core.errors import UserError
-from srl.launch import main
 from tests.errors import raises
 
 SMALL = ["sampling.envs=8", "sampling.steps=16", "stop.updates=2", "~stop.env_steps", "evaluation.episodes=2", "--quiet"]
@@ -100,6 +100,8 @@ def test_a_resume_that_has_nothing_to_do_says_so_and_writes_nothing(run, capsys)
     assert main(["--resume", str(run), "stop.updates=1", "--quiet"]) == 0
     assert f"nothing to do: {run} has " in capsys.readouterr().out
     done = srl.launch(resume=run, overrides=["stop.updates=1"], quiet=True)
+    assert capsys.readouterr().out == ""
+    assert repr(done) == f"<Run {run}: done>"
     assert done.result is not None and done.result.headline.startswith("nothing to do")
     assert files() == before
 

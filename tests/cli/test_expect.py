@@ -5,7 +5,7 @@ import json
 import pytest
 
 from srl.__main__ import main as verbs
-from srl.launch import main
+from srl.cli.launch import main
 
 FILE = """\
 env: CartPole-v1

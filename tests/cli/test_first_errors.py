@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from srl.launch import main
+from srl.cli.launch import main
 from srl.store.run_folder import RunFolder
 
 
@@ -28,24 +28,27 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_what_the_look_finds_while_processes_start_has_its_place_and_leaves_nothing(capsys, folder):
-    text = (folder / "my.yaml").read_text().replace("epochs", "epoks") + "plugins: [mine.py]\n"
-    (folder / "mine.py").write_text('"""Code of the user: nothing is remembered of it."""\n')
-    (folder / "my.yaml").write_text(text)
-    assert main(["my"]) == 2
-    said = capsys.readouterr()
-    assert said.err == (
-        "error[E02]: 'algorithm' has no setting 'epoks'\n"
-        "  from: my.yaml:5:3\n"
-        "  did you mean: epochs (int, default 4)?\n  all: python -m srl.launch --help algorithm\n"
-    )
-    assert "error" not in said.out
-    assert list((folder / "runs").glob("*/*")) == []
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (["algorithm.epoks=2"], "'algorithm' has no setting 'epoks'"),
+        (["policy.hiden=[8]"], "'policy' has no setting 'hiden'"),
+        (["env.lenght=8"], "lenght"),
+    ],
+)
+def test_a_misspelt_setting_is_refused_before_any_folder_or_process_exists(words, fact, capsys, folder, monkeypatch):
+    (folder / "mine.py").write_text('"""User code: its specs are never cached."""\n')
+    monkeypatch.setattr("srl.control.backend.Backend.__new__", lambda *_: pytest.fail("a process was started"))
+    dry = refused(capsys, "my", "import=mine.py", *words, "--dry-run")
+    assert fact in dry
+    assert main(["my", "import=mine.py", *words]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", dry)
+    assert not (folder / "runs").exists()
 
 
-def test_the_plan_is_shown_with_its_figures_when_the_look_comes_late(capsys, folder):
-    (folder / "mine.py").write_text('"""Code of the user: nothing is remembered of it."""\n')
-    assert main(["my", "plugins=[mine.py]"]) == 0
+def test_the_plan_is_shown_with_its_figures(capsys, folder):
+    assert main(["my"]) == 0
     said = capsys.readouterr().out
     assert "policy      actor_critic" in said and " numbers" in said and " shared of " in said
     assert said.count("experiment  my") == 1
@@ -172,15 +175,13 @@ def test_worker_died(capsys, folder):
     assert "RuntimeError: the loss is not a number" in text
 
 
-def test_an_interrupt_before_anything_began_is_told_and_the_folder_says_so(capsys, folder, monkeypatch):
+def test_an_interrupt_before_the_controller_runs_leaves_no_folder(folder, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("srl.cli.runs._controller", interrupt)
+    monkeypatch.setattr("srl.run._controller", interrupt)
     assert main(["my"]) == 130
-    (run,) = (folder / "runs").glob("*/*")
-    assert RunFolder(run).state == "interrupted" and RunFolder(run).read_status()["exit_code"] == 130
-    assert capsys.readouterr().out.splitlines()[-1] == "interrupted  before anything began"
+    assert list((folder / "runs").glob("*/*")) == []
 
 
 @pytest.mark.parametrize("writing", ["write_env", "write_text"])

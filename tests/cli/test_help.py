@@ -17,8 +17,8 @@ HEAVY = ("torch", "numpy", "zmq", "grpc", "rich", "gymnasium")
     [
         "import srl",
         "import srl; srl.register_env; srl.option",
-        "import srl.launch; assert srl.launch.main(['--help']) == 0",
-        "import srl.launch; assert srl.launch.main(['--help', 'sampling']) == 0",
+        "from srl.cli.launch import main; assert main(['--help']) == 0",
+        "from srl.cli.launch import main; assert main(['--help', 'sampling']) == 0",
         "from srl.__main__ import main; assert main(['--help']) == 0",
     ],
 )

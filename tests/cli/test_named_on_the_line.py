@@ -6,7 +6,7 @@ import pytest
 
 import srl
 from srl.__main__ import main as verbs
-from srl.launch import main
+from srl.cli.launch import main
 
 ROOT = Path(srl.__file__).parent.parent
 

@@ -117,8 +117,8 @@ def test_a_worker_that_hangs_is_named_and_killed_and_the_one_that_learns_saves(t
     console = Heard()
     work = graph(counters=2, count={"die": "hang", "at": 0, "only": 1}, stop={"env_steps": 1000})
     controller, result = run(work, RunFolder.create(tmp_path, "rig", 1), console=console)
-    waiting = "waiting for counter/1 to come to rest, at most 1 s; Ctrl-C saves and ends at once"
-    assert [text for text in console.said if "to come to rest" in text or "killed" in text] == [
+    waiting = "waiting for counter/1 to drain, at most 1 s; Ctrl-C saves and ends at once"
+    assert [text for text in console.said if "to drain" in text or "killed" in text] == [
         waiting,
         "did not end, killed: counter/1",
     ]

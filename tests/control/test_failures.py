@@ -9,7 +9,7 @@ import pytest
 from rig import graph, with_node
 
 from srl.control.ending import Ending
-from srl.control.failures import Death, Failures, Judgement
+from srl.control.failures import Death, Decision, Failures
 from srl.control.lifecycle import plan_processes
 from srl.core.errors import UserError
 from srl.observe.totals import Totals
@@ -45,7 +45,7 @@ class Court:
             ending = self.judge.silent(phases)
         return ending
 
-    def dies(self, *args: Any, **more: Any) -> Judgement:
+    def dies(self, *args: Any, **more: Any) -> Decision:
         return self.judge.died(self.death(*args, **more))
 
 

@@ -12,9 +12,9 @@ import pytest
 import srl
 from srl.__main__ import VERBS
 from srl.cli.help import section_help
+from srl.cli.launch import _parser
 from srl.cli.parsing import words_of
 from srl.config.yaml import parse
-from srl.launch import _parser
 from srl.plan.prepare import prepare
 
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,70 @@
+"""`python -m srl.launch experiment=NAME key=value ...`: run an experiment."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from srl.cli.guard import guarded
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns its exit code."""
+    return guarded(run_command, sys.argv[1:] if argv is None else argv)
+
+
+def run_command(argv: list[str]) -> int:
+    """The same without the handling of errors."""
+    if not argv or "--help" in argv or "-h" in argv:
+        return _help(argv)
+    given = _parser().parse_intermixed_args(argv)
+    from srl.cli.parsing import words_of
+
+    experiment, overrides = words_of(given.words)
+    if given.sweep:
+        from srl.cli.sweep import sweep
+
+        return sweep(experiment, overrides, given.sweep, jobs=given.jobs, runs=given.runs)
+    if given.print_config or given.dry_run:
+        return _show(experiment, overrides, given)
+    from srl.observe.console import Console
+    from srl.run import make_run
+
+    run = make_run(experiment, overrides, resume=given.resume, runs=given.runs, console=Console(quiet=given.quiet))
+    return run.finish().exit_code
+
+
+def _show(experiment: str | None, overrides: Sequence[str], given: argparse.Namespace) -> int:
+    """Print the configuration or the plan, and start nothing."""
+    from srl.observe.console import aligned
+    from srl.resume import resumable
+    from srl.run import prepare_run
+
+    resumed = resumable(given.resume, read_only=True)
+    prepared = prepare_run(experiment, overrides, resumed=resumed, look=not given.print_config)
+    print(prepared.config_text(provenance=True).rstrip() if given.print_config else aligned(prepared.lines()))
+    return 0
+
+
+def _help(argv: list[str]) -> int:
+    from srl.cli.help import launch_help, section_help
+
+    topics = [word.removeprefix("algorithm=").removeprefix("policy=") for word in argv if not word.startswith("-")]
+    print("\n\n".join(section_help(topic) for topic in topics) if topics else launch_help())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    from srl.cli.parsing import Parser
+
+    parser = Parser(prog="python -m srl.launch", add_help=False)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--resume")
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--print-config", action="store_true")
+    parser.add_argument("--sweep", action="append", default=[])
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--runs", default="runs")
+    parser.add_argument("--quiet", action="store_true")
+    return parser

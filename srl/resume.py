@@ -1,0 +1,79 @@
+"""Whether a run can be resumed: its folder, whether the checkpoint fits, and whether `stop` asks for more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from srl.core.errors import UserError
+from srl.core.spec import Leaf
+from srl.core.tree import leaves
+from srl.graph.spec import Graph
+from srl.observe.result import RunResult
+from srl.plan.specs import Derived
+from srl.store import checkpoint
+from srl.store.run_folder import RunFolder
+from srl.workers.checkpoints import checkpoint_folder
+
+
+def resumable(path: str | Path | None, *, read_only: bool = False) -> RunFolder | None:
+    """The folder of a run to resume. Unless it is only read, no other process may be running it."""
+    if path is None:
+        return None
+    folder = RunFolder.open(path)
+    if not folder.config.is_file():
+        raise UserError(f"{folder.path} cannot be resumed: it has no config.yaml")
+    if not read_only:
+        folder.refuse_if_live()
+    return folder
+
+
+def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str]) -> None:
+    """E09 names the layer that differs, and the setting that changed it."""
+    for name, entry in graph.policies.items():
+        if entry.algorithm is None:
+            continue
+        path = checkpoint.latest(checkpoint_folder(run, graph.policies, name))
+        if path is None:
+            raise UserError(f"{run} has no checkpoint to resume from", ("try", "start anew, without --resume"))
+        saved = checkpoint.read(path).groups.get("policy", {})
+        have = {key: Leaf(array.shape, array.dtype.name) for key, array in saved.items()}
+        want = dict(leaves(derived.policies[name].params))
+        if have == want:
+            continue
+        layer = next((key for key in [*want, *have] if want.get(key) != have.get(key)), "")
+        there, here = _shape(have.get(layer)), _shape(want.get(layer))
+        raise UserError(
+            f"the checkpoint does not fit policy '{name}': layer '{layer}' is {there} there and {here} here",
+            ("checkpoint", str(path)),
+            *[("changed", text) for text in changes if text.startswith(("policy", "env", "policies"))],
+            ("try", "take that setting back, or start anew without --resume"),
+            code="E09",
+        )
+
+
+def nothing_left(folder: RunFolder, graph: Graph) -> RunResult | None:
+    """The result of a resume that has nothing to do, because the run already fulfils its `stop`; None if it has."""
+    learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
+    folders = [checkpoint_folder(folder.path, graph.policies, name) for name in learning]
+    paths = [path for place in folders if (path := checkpoint.latest(place)) is not None]
+    if not learning or len(paths) < len(learning):
+        return None
+    states = [checkpoint.read(path).state for path in paths]
+    steps, updates = (min(int(state.get(name, 0)) for state in states) for name in ("env_steps", "updates"))
+    solved, stop = folder.read_status().get("solved"), graph.stop
+    if stop.env_steps is not None and steps >= stop.env_steps:
+        why, hint = f"has {steps:,} env steps, and stop.env_steps={stop.env_steps}", "a larger stop.env_steps"
+    elif stop.updates is not None and updates >= stop.updates:
+        why, hint = f"has {updates:,} updates, and stop.updates={stop.updates}", "a larger stop.updates"
+    elif solved is not None and stop.episode_return is not None and solved >= stop.episode_return:
+        why = f"ended with a mean return of {solved:.1f}, and stop.return={stop.episode_return:g}"
+        hint = "stop.return=null to train on until another limit of `stop`, or a higher stop.return"
+    else:
+        return None
+    return RunResult(kind="done", headline=f"nothing to do: {folder.path} {why}", run=str(folder.path), summary=(("try", hint),))
+
+
+def _shape(leaf: Any) -> str:
+    return f"{leaf.dtype} {leaf.shape}" if leaf is not None else "absent"

@@ -1,0 +1,177 @@
+"""One run of an experiment: checked, given a folder, started, waited for. Behind `srl.launch` and `python -m srl.launch`."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from srl.plan.prepare import Prepared, prepare
+from srl.resume import check_fit, nothing_left, resumable
+
+if TYPE_CHECKING:
+    from srl.control.controller import Controller
+    from srl.graph.spec import Graph
+    from srl.observe.console import Console
+    from srl.observe.result import RunResult
+    from srl.store.run_folder import RunFolder
+
+RUNS = "runs"
+"""Where run folders are made."""
+
+
+class Run:
+    """A run: `wait` runs it in this thread, `start` in a thread of its own. Its workers have processes, unless `mode=inline`."""
+
+    def __init__(self, graph: Graph, folder: Path, controller: Controller | None, result: RunResult | None = None) -> None:
+        self.graph = graph
+        self.folder = folder
+        self.result = result
+        """How the run ended; None until then."""
+        self._controller = controller
+        self._problem: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        state = self.result.kind if self.result is not None else "running" if self._thread is not None else "not started"
+        return f"<Run {self.folder}: {state}>"
+
+    def start(self) -> Run:
+        """Start without waiting."""
+        if self._thread is None and self._controller is not None:
+            self._thread = threading.Thread(target=self._run, name="srl-run", daemon=True)
+            self._thread.start()
+        return self
+
+    def wait(self, timeout: float | None = None) -> RunResult:
+        """Wait until the run has ended; Ctrl-C drains and saves. Raises the error that made it fail."""
+        result = self.finish(timeout)
+        if (problem := result.problem()) is not None:
+            raise problem
+        return result
+
+    def finish(self, timeout: float | None = None) -> RunResult:
+        """The same, but a run that failed is a result too."""
+        if self._thread is None:
+            self._run()  # in this thread: signals reach the controller
+        else:
+            self._join(self._thread, timeout)
+        if self._problem is not None:
+            raise self._problem
+        if self.result is None:
+            raise TimeoutError(f"the run did not finish within {timeout} s")
+        return self.result
+
+    def stop(self) -> Run:
+        """Drain, save and end; a second call ends at once."""
+        if self._controller is not None:
+            self._controller.stop()
+        return self
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl so far."""
+        from srl.store.lines import read_lines
+
+        return list(read_lines(self.folder / "metrics.jsonl"))
+
+    def policy(self, which: str = "best") -> Any:
+        """A policy of this run, to predict with."""
+        from srl.loaded import load_run
+
+        return load_run(self.folder).policy(which)
+
+    def _run(self) -> None:
+        if self._controller is None or self.result is not None:
+            return
+        try:
+            self.result = self._controller.run()
+        except BaseException as problem:
+            self._problem = problem
+
+    def _join(self, thread: threading.Thread, timeout: float | None) -> None:
+        try:
+            thread.join(timeout)
+        except KeyboardInterrupt:
+            self.stop()
+            thread.join()
+
+
+def make_run(
+    experiment: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    settings: Mapping[str, Any] | None = None,
+    resume: str | Path | None = None,
+    runs: str | Path = RUNS,
+    console: Console | None = None,
+) -> Run:
+    """Check everything, then make the run folder. What is refused leaves neither a folder nor a process behind."""
+    resumed = resumable(resume)
+    prepared = prepare_run(experiment, overrides, settings=settings, resumed=resumed)
+    if resumed is not None and (result := nothing_left(resumed, prepared.graph)) is not None:
+        if console is not None:
+            console.finish(None, result.format())
+        return Run(prepared.graph, resumed.path, None, result)
+    if console is not None:
+        console.plan(prepared.lines())
+    folder = write_down(prepared, overrides, resumed, runs)
+    try:
+        if console is not None:
+            console.message(f"run folder {folder.path}")
+        return Run(prepared.graph, folder.path, _controller(prepared, folder, resumed, console))
+    except BaseException:  # Ctrl-C, a full disk: there is no run
+        _discard(folder, resumed)
+        raise
+
+
+def prepare_run(
+    experiment: str | Path | None,
+    overrides: Sequence[str],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    resumed: RunFolder | None = None,
+    look: bool = True,
+) -> Prepared:
+    """The experiment, ready to start. A resume must also fit its checkpoint."""
+    prepared = prepare(experiment, overrides, settings=settings, resume=resumed.path if resumed else None, look=look)
+    if resumed is not None and prepared.derived is not None:
+        check_fit(resumed.path, prepared.graph, prepared.derived, prepared.changes)
+    return prepared
+
+
+def write_down(prepared: Prepared, overrides: Sequence[str], resumed: RunFolder | None, runs: str | Path) -> RunFolder:
+    """The run folder with everything that repeats the run; a resumed run keeps its own."""
+    from srl.store.run_folder import RunFolder
+
+    folder = resumed or RunFolder.create(runs, prepared.graph.name, prepared.graph.seed)
+    try:
+        folder.hold()
+        folder.write_text("config.yaml", prepared.config_text())
+        folder.write_text("graph.yaml", prepared.graph_text())
+        lines = list(overrides)
+        if resumed is not None and folder.overrides.exists():
+            lines = [*folder.overrides.read_text().splitlines(), "--resume", *lines]
+        folder.write_text("overrides.txt", "".join(f"{line}\n" for line in lines))
+        folder.write_seeds({"root": prepared.graph.seed})
+        for change in prepared.changes:
+            folder.append_event("changed", what=change)
+    except BaseException:
+        _discard(folder, resumed)
+        raise
+    return folder
+
+
+def _discard(folder: RunFolder, resumed: RunFolder | None) -> None:
+    folder.close()
+    if resumed is None:
+        shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def _controller(prepared: Prepared, folder: RunFolder, resumed: RunFolder | None, console: Console | None) -> Controller:
+    from srl.control.controller import Controller
+
+    assert prepared.derived is not None
+    resume = resumed.path if resumed is not None else None
+    return Controller(prepared.graph, derived=prepared.derived, folder=folder, resume=resume, console=console)
