@@ -29,6 +29,7 @@ from srl.core.spec import Leaf, zeros
 from srl.core.tree import map_tree
 from srl.envs.hide_and_seek.config import preset
 from srl.envs.hide_and_seek.env import env_spec
+from srl.learners.base import Task
 from srl.learners.single import SingleLearner
 from srl.nets.actor_critic import ActorCritic
 from srl.nets.entity import EntityPolicy
@@ -133,10 +134,10 @@ def updates(
     """One PPO update of one epoch over random rows."""
     every = settings.get("chunk")
     shape = SlabShape(steps=steps, envs=envs, agents=1, memory_every=every)
-    learner = SingleLearner(
+    learner = SingleLearner(Task(
         algorithm=PPO, config=load(PPO.Config, {"epochs": 1, "entropy": 0.01, **settings}), policy=policy,
         policy_config=load(policy.Config, config), spec=spec, seed=0, shape=shape,
-    )  # fmt: skip
+    ))  # fmt: skip
     noise = np.random.default_rng(0)
     extra = {"log_prob": Leaf((), "float32"), "value": Leaf((), "float32")}
     rows: Any = zeros(slab_spec(shape, spec, memory=learner.policy.memory, extra=extra, signals={}))

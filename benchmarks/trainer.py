@@ -24,6 +24,7 @@ from srl.api.env import Box, Discrete
 from srl.api.policy import PolicySpec
 from srl.api.slab import SlabShape, slab_spec
 from srl.core.spec import Leaf, zeros
+from srl.learners.base import Task
 from srl.learners.single import SingleLearner
 from srl.nets.actor_critic import ActorCritic
 
@@ -89,10 +90,10 @@ class Case:
         self.rows["extra"]["log_prob"][...] = -0.7 if isinstance(action, Discrete) else -8.5
 
     def learner(self, plain: bool) -> SingleLearner:
-        return SingleLearner(
+        return SingleLearner(Task(
             algorithm=PPO, config=PPO.Config(epochs=1, minibatch=self.minibatch, plain=plain),
             policy=ActorCritic, policy_config=ActorCritic.Config(), spec=self.spec, seed=0, shape=self.shape,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def ours(self, *, plain: bool) -> Callable[[], Any]:
         learner = self.learner(plain)
@@ -101,7 +102,7 @@ class Case:
     def eager(self, *, fused: bool, compiled: bool = False) -> Callable[[], Any]:
         """The loop that a single-file script writes, on the same targets."""
         learner = self.learner(False)
-        batch = learner._intake.batch(self.rows, 0)
+        batch = learner.intake.batch(self.rows, 0)
         algorithm = learner.algorithm
         assert isinstance(algorithm, PPO)
         algorithm.prepare(batch)

@@ -35,6 +35,7 @@ _NAMES = {
     "option": "srl.core.load",
     "register_algorithm": "srl.core.registry",
     "register_env": "srl.core.registry",
+    "register_learner": "srl.core.registry",
     "register_policy": "srl.core.registry",
     "register_transform": "srl.core.registry",
     "register_transport": "srl.core.registry",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from srl.core.load import option as option
     from srl.core.registry import register_algorithm as register_algorithm
     from srl.core.registry import register_env as register_env
+    from srl.core.registry import register_learner as register_learner
     from srl.core.registry import register_policy as register_policy
     from srl.core.registry import register_transform as register_transform
     from srl.core.registry import register_transport as register_transport

@@ -16,7 +16,7 @@ from srl.core.schedule import Schedule
 class A2CConfig:
     """Settings: each can be given in a file or on the command line."""
 
-    lr: Schedule = option(Schedule(7e-4), "learning rate", low=0, live=True)
+    lr: Schedule = option(Schedule(7e-4), "learning rate", low=0)
     gamma: float = option(0.99, "discount of a step", low=0, high=1)
     steps: int = option(5, "rewards before the value takes over", low=1)
     value_weight: float = option(0.5, "weight of the value loss", low=0)
@@ -31,7 +31,7 @@ class A2C(Algorithm):
 
     @classmethod
     def needs(cls, config: A2CConfig, spec: PolicySpec) -> Needs:
-        return Needs(extra=("value",), heads=("logits", "value"))
+        return Needs(extra=("value",))
 
     def setup(self) -> None:
         self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=0.5)

@@ -54,9 +54,7 @@ class PPO(Algorithm):
     @classmethod
     def needs(cls, config: PPOConfig, spec: PolicySpec) -> Needs:
         every = config.memory_every or (config.chunk if config.chunk > 1 else None)
-        return Needs(
-            extra=("log_prob", "value"), heads=("logits", "value"), memory_every=every, chunk=config.chunk, burn_in=config.burn_in
-        )
+        return Needs(extra=("log_prob", "value"), memory_every=every, chunk=config.chunk, burn_in=config.burn_in)
 
     def setup(self) -> None:
         self.scale = ValueScale(self.policy.value_moments) if self.config.normalize_value else None

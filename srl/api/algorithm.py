@@ -1,37 +1,26 @@
-"""Algorithms: the one class to write for a new way of learning. The only door, with its batch and policy, that knows torch."""
+"""Algorithms: the one class to write for a new way of learning."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from srl.api.batch import Batch
+from srl.api.batch import Batch, Feedback
 from srl.api.neural import Dist, Heads, NeuralPolicy
-from srl.api.policy import PolicySpec
+from srl.api.policy import NoConfig, PolicySpec
 from srl.core.schedule import Schedule
 
 __all__ = [
-    "Algorithm", "Batch", "Clock", "Dist", "Driver", "Heads", "Metrics", "Needs", "NeuralPolicy", "Optimizer", "Window",
+    "Algorithm", "Batch", "Clock", "Dist", "Feedback", "Heads", "Metrics", "Needs", "NeuralPolicy", "NoConfig", "Optimizer",
 ]  # fmt: skip
 
 Metrics: TypeAlias = "Mapping[str, float | Tensor]"
 """Numbers of one update; tensors stay on the device until a report is due."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """Rows around the `length` trained ones: burn-in before; bootstrap, n-step or unroll after."""
-
-    length: int | None = None
-    """None: the whole slab."""
-    before: int = 0
-    after: int = 1
-    stride: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +29,6 @@ class Needs:
 
     extra: tuple[str, ...] = ()
     """Leaves of Act.extra, env signals, or a Transform's."""
-    heads: tuple[str, ...] = ()
-    window: Window = field(default_factory=Window)
     memory_every: int | None = None
     """Memory recorded at every k-th row: chunked training inside a slab."""
     chunk: int | None = None
@@ -50,7 +37,6 @@ class Needs:
     """Rows in front of each sequence."""
     joint: bool = False
     """The batch keeps agents apart, `[T, B, A, ...]`."""
-    replay: Literal[None, "uniform", "prioritised"] = None
 
 
 @dataclass(slots=True)
@@ -64,7 +50,7 @@ class Clock:
 
 
 class Optimizer(Protocol):
-    """What `Algorithm.optimizer` gives."""
+    """What `Algorithm.optimizer` returns."""
 
     norm: Tensor
     """Of the last gradient, before it was clipped."""
@@ -78,27 +64,27 @@ class Optimizer(Protocol):
         ...
 
 
-class Driver(Protocol):
-    """What a learner gives the algorithm that it drives."""
+class Algorithm(nn.Module, ABC):
+    """`setup` and `update` are enough.
 
-    device: torch.device
+    What it holds is checkpointed: networks (also in lists and dicts), optimizers of `self.optimizer` or of torch.optim,
+    tensors, and numbers that change. A checkpoint that would lose something is refused by its name.
+    """
 
-    def optimizer(self, modules: tuple[nn.Module | Tensor, ...], lr: float | Schedule, clip: float | None) -> Optimizer: ...
-
-
-class Algorithm(ABC):
-    """`setup` and `update` are enough. Modules, optimizers and tensors set on self are checkpointed."""
-
-    Config: ClassVar[type]
+    Config: ClassVar[type] = NoConfig
     """A frozen dataclass whose fields are `option(default, "help", low=, high=, choices=)`."""
 
-    def __init__(self, *, config: Any, policy: NeuralPolicy, spec: PolicySpec, clock: Clock, driver: Driver) -> None:
+    def __init__(
+        self, *, config: Any, policy: NeuralPolicy, spec: PolicySpec, clock: Clock, device: torch.device,
+        make_optimizer: Callable[..., Optimizer],
+    ) -> None:  # fmt: skip
+        super().__init__()
         self.config = config
         self.policy = policy
         self.spec = spec
         self.clock = clock
-        self.device = driver.device
-        self._driver = driver
+        self.device = device
+        self._make_optimizer = make_optimizer
 
     @classmethod
     def needs(cls, config: Any, spec: PolicySpec) -> Needs:
@@ -112,13 +98,19 @@ class Algorithm(ABC):
     def update(self, batch: Batch) -> Metrics:
         """Learn from one batch. Its memory is reused afterwards."""
 
-    def optimizer(self, *modules: nn.Module | Tensor, lr: float | Schedule, clip: float | None = None) -> Optimizer:
-        """Adam on one flat tensor; `step(loss)` does backward, sum over ranks, clip to the norm `clip`, schedule, step."""
-        return self._driver.optimizer(modules, lr, clip)
+    def optimizer(
+        self,
+        *modules: nn.Module | Tensor,
+        lr: float | Schedule,
+        clip: float | None = None,
+        kind: Literal["adam", "adamw", "rmsprop"] = "adam",
+        **settings: Any,
+    ) -> Optimizer:
+        """One optimizer of these parameters. `step(loss)`: backward, sum over ranks, clip to the norm `clip`, step.
 
-    def reconfigure(self, config: Any) -> None:
-        """Take changed live settings."""
-        self.config = config
+        `settings`: `eps` and `weight_decay`, of Adam `betas`, of RMSProp `alpha` and `momentum`.
+        """
+        return self._make_optimizer(modules, lr=lr, clip=clip, kind=kind, **settings)
 
     def published(self) -> nn.Module:
         """The module whose parameters and buffers travel to the policies."""
@@ -127,3 +119,23 @@ class Algorithm(ABC):
     def resumable(self) -> bool:
         """False amid a phase: the checkpoint waits."""
         return True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, _registered(value))
+
+
+def _registered(value: Any) -> Any:
+    """Lists and dicts of networks as torch's own, so that they are in `state_dict()` and `parameters()`."""
+    if isinstance(value, list | tuple) and value:
+        items = [_registered(one) for one in value]
+        if all(isinstance(one, nn.Module) for one in items):
+            return nn.ModuleList(items)
+        if all(isinstance(one, nn.Parameter) for one in items):
+            return nn.ParameterList(items)
+    elif isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
+        members = {key: _registered(one) for key, one in value.items()}
+        if all(isinstance(one, nn.Module) for one in members.values()):
+            return nn.ModuleDict(members)
+        if all(isinstance(one, nn.Parameter) for one in members.values()):
+            return nn.ParameterDict(members)
+    return value

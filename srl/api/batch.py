@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from srl.core.seeds import word
-from srl.core.tree import leaves, map_tree
+from srl.core.tree import Array, leaves, map_tree
 
 SPAN_BYTES = 4 << 20
 """Rows are gathered for several minibatches at once, as long as one leaf of them stays below this."""
@@ -30,6 +30,16 @@ class Memory:
         if held is None or held.dtype != dtype or held.device != device or held.shape[1:] != shape[1:] or len(held) < shape[0]:
             held = self._held[key] = torch.empty(shape, dtype=dtype, device=device)
         return held[: shape[0]]
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What an algorithm hands back to where its rows came from: priorities, refreshed memories, new targets."""
+
+    ids: Array
+    """`[B]`, as they came with the batch."""
+    leaves: dict[str, Any]
+    """`[B, ...]` each."""
 
 
 class Ranks:
@@ -79,9 +89,8 @@ class Batch:
     """At row 0, `[B, ...]`; `{}` without memory."""
     memories: Any
     """All that was recorded, `[K, B, ...]`."""
-    weight: Any
-    """`[B]` of a prioritised replay, or None."""
-    priorities: Tensor | None
+    feedback: Feedback | None = None
+    """What `give_back` took."""
     stop: Tensor | None = None
     """`[T, B]`: no gradient flows from the memory before this row to the rows that it comes from; None: it flows everywhere."""
 
@@ -92,7 +101,6 @@ class Batch:
 
     def __init__(self, rows: Mapping[str, Any], origin: Origin | None = None) -> None:
         self.origin = origin or Origin()
-        self.priorities = None
         self._shares: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
         for name, tree in rows.items():
             setattr(self, name, tree)
@@ -112,7 +120,7 @@ class Batch:
         data.setdefault("first", torch.zeros((len(reward) + 1, *reward.shape[1:]), dtype=torch.bool))
         data.setdefault("choice", data["valid"])
         data.setdefault("cut", data["terminated"] | data["truncated"] | ~data["valid"])
-        for name, empty in (("mask", None), ("state", None), ("weight", None), ("extra", {}), ("signals", {}), ("memories", {})):
+        for name, empty in (("mask", None), ("state", None), ("extra", {}), ("signals", {}), ("memories", {})):
             data.setdefault(name, empty)
         data.setdefault("memory", map_tree(lambda leaf: leaf[0], data["memories"]))
         data.setdefault("version", torch.zeros(1, dtype=torch.int64))
@@ -148,9 +156,12 @@ class Batch:
             copied.setdefault(name, getattr(self, name).clone())
         return Batch(copied, Origin(self.origin.seed, self.origin.update, self.origin.memory_every))
 
-    def prioritise(self, values: Tensor) -> None:
-        """`[B]` new priorities; the learner sends them back to the replay."""
-        self.priorities = values.detach()
+    def give_back(self, **leaves: Any) -> None:
+        """Leaves `[B, ...]` for the source of this batch, which knows its rows by `ids`: only a replay has them."""
+        if "ids" not in self._names:
+            raise ValueError("these rows have no ids: they come from actors, and nothing can be given back to them")
+        host = {name: map_tree(lambda leaf: leaf.detach().cpu().numpy().copy(), tree) for name, tree in leaves.items()}
+        self.feedback = Feedback(self.ids.cpu().numpy().copy(), host)
 
     def rng(self, tag: str) -> torch.Generator:
         """A generator that depends on the run's seed, the update and the tag alone."""
@@ -195,7 +206,6 @@ class _Minibatch(Batch):
         stop: Tensor | None = None,
     ) -> None:  # fmt: skip
         self.origin = gather.batch.origin
-        self.priorities = None
         self._shares = {}
         self._names = gather.batch._names
         self._gather = gather
@@ -229,7 +239,7 @@ class _Minibatch(Batch):
         if name in ("valid", "choice"):
             return self._flags(name)
         tree = getattr(source, name)
-        if tree is None or name in ("version", "weight"):
+        if tree is None or (isinstance(tree, Tensor) and tree.ndim == 1):
             return tree
         return map_tree(self._part, self._gather.columns(name, tree))
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from srl.api.batch import Batch
-from srl.api.policy import Act, Ask, Bounds, PolicySpec
+from srl.api.policy import Act, Ask, Bounds, NoConfig, PolicySpec
 from srl.core.errors import UserError
 from srl.core.seeds import Rng
 from srl.core.spec import TreeSpec
@@ -82,12 +82,10 @@ class NeuralPolicy(nn.Module):
     normalises values moves it; what is recorded of an act is a return.
     """
 
-    Config: ClassVar[type]
+    Config: ClassVar[type] = NoConfig
     memory: TreeSpec = {}
     reads: tuple[str, ...] = ("obs", "mask")
     bounds: ClassVar[Bounds] = "clip"
-    HEADS: ClassVar[tuple[str, ...]] = ("logits", "value")
-    """The heads that `unroll` gives, for `check`."""
 
     def __init__(self, config: Any, spec: PolicySpec) -> None:
         super().__init__()

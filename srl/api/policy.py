@@ -14,6 +14,11 @@ Bounds: TypeAlias = Literal["clip", "affine", "none"]
 """How a recorded Box action becomes the env's: clipped to its bounds, [-1, 1] mapped onto them, or as it is."""
 
 
+@dataclass(frozen=True)
+class NoConfig:
+    """No settings."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySpec:
     """What a policy meets: one agent's row, and how many agents of an env it acts for."""

@@ -148,6 +148,7 @@ class Trainer(Workers):
     device: str = option("auto", "auto: a GPU if there is one")
     publish_every: int = option(1, "updates between publications of the weights", low=1)
     keep_every: int = option(0, "updates between versions remembered as past opponents; 0: none", low=0)
+    learner: Part = option(Part("single"), "what drives the algorithm on its devices: a name, or my_pkg.mod:Learner")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from srl.core.errors import UserError
 from srl.core.load import nearest
 from srl.core.where import COMMAND_LINE, Path, Provenance, Where, dotted
 
-_COMPONENTS = ("env", "policy", "algorithm", "transform", "launcher")
+_COMPONENTS = ("env", "policy", "algorithm", "transform", "learner")
 _FAMILIES = ("envs", "policies", "algorithms")
 
 

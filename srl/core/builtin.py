@@ -20,6 +20,9 @@ BUILTIN: dict[str, dict[str, str]] = {
     "algorithm": {
         "ppo": "srl.algorithms.ppo:PPO",
     },
+    "learner": {
+        "single": "srl.learners.single:SingleLearner",
+    },
     "worker": {
         "actor": "srl.workers.actor:ActorWorker",
         "policy": "srl.workers.policy:PolicyWorker",

@@ -23,7 +23,7 @@ from srl.core.load import nearest
 
 __all__ = [
     "REGISTRIES", "Registry", "dotted_path", "import_paths", "load_plugins", "place_of", "register_algorithm", "register_env",
-    "register_policy", "register_transform", "register_transport", "register_worker", "stop_if_imported",
+    "register_learner", "register_policy", "register_transform", "register_transport", "register_worker", "stop_if_imported",
 ]  # fmt: skip
 
 C = TypeVar("C")
@@ -141,6 +141,10 @@ def register_policy(name: str) -> Callable[[C], C]:
 
 def register_algorithm(name: str) -> Callable[[C], C]:
     return _register("algorithm", name)
+
+
+def register_learner(name: str) -> Callable[[C], C]:
+    return _register("learner", name)
 
 
 def register_worker(name: str) -> Callable[[C], C]:

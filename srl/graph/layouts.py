@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from srl.config.experiment import Experiment, StreamSettings, Workers, settled
+from srl.config.experiment import Experiment, Part, StreamSettings, Workers, settled
 from srl.core.errors import NotImportable, UserError
-from srl.core.load import nearest
+from srl.core.load import dump, nearest
 from srl.core.machine import Machine
 from srl.core.text import count
 from srl.core.where import Provenance
@@ -272,6 +272,7 @@ def _trainers(experiment: Experiment, sizes: Sizes) -> list[Node]:
                 "staleness": sizes.staleness,
                 "publish_every": wanted.publish_every,
                 "keep_every": wanted.keep_every,
+                **({"learner": dump(wanted.learner.component())} if wanted.learner != Part("single") else {}),
             },
             ports={"samples": f"samples.{name}", "params": f"params.{name}"},
             device=sizes.device,

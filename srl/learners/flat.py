@@ -1,18 +1,20 @@
-"""One flat tensor for all parameters and one for all gradients: clipping and Adam are one operation each."""
+"""Optimizers over one flat tensor for all parameters and one for all gradients: clipping and a step are one operation each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from srl.api.algorithm import Clock
 from srl.api.batch import Ranks
 from srl.core.schedule import Schedule
 
 
-def flatten(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tensor] | None:
+def flatten(parameters: Iterable[Tensor]) -> tuple[Tensor, Tensor] | None:
     """Make the parameters and their gradients views of two flat tensors; None if some belong to other flat tensors."""
     members = list(parameters)
     if any(getattr(one, "_is_flat", False) for one in members):
@@ -29,23 +31,23 @@ def flatten(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tensor] | None:
     return flat, grad
 
 
-class FlatAdam:
-    """Adam for all parameters of some modules at once. Parameters that another one made flat are stepped as a list."""
+class FlatOptimizer(ABC):
+    """Steps all parameters of some modules at once. Parameters that another one made flat are stepped as a list."""
 
     def __init__(
         self,
-        parameters: list[nn.Parameter],
+        parameters: Sequence[Tensor],
         clock: Clock,
         *,
         lr: float | Schedule,
         clip: float | None = None,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-5,
+        eps: float,
+        weight_decay: float = 0.0,
         ranks: Ranks | None = None,
     ) -> None:
         self.schedule = lr if isinstance(lr, Schedule) else Schedule(lr)
         self.clip = clip
-        self.betas, self.eps = betas, eps
+        self.eps, self.weight_decay = eps, weight_decay
         self.norm = torch.zeros(())
         self._clock = clock
         self._ranks = ranks
@@ -58,14 +60,20 @@ class FlatAdam:
                 one.grad = torch.zeros_like(one) if one.grad is None else one.grad
             self.grads = [one.grad for one in parameters if one.grad is not None]
         self._views = [(one, one.grad) for one in parameters]
-        self.first = [torch.zeros_like(one) for one in self.values]
-        self.second = [torch.zeros_like(one) for one in self.values]
-        self.steps = [torch.zeros((), device=one.device) for one in self.values]
 
     @property
     def lr(self) -> float:
         """The rate of the next step."""
         return self.schedule.at(self._clock.progress)
+
+    @property
+    @abstractmethod
+    def moments(self) -> dict[str, list[Tensor]]:
+        """What a checkpoint keeps, for each of `values`."""
+
+    @abstractmethod
+    def _step(self, scale: Tensor | None) -> None:
+        """Change `values` by `grads`, which are to be divided by `scale` first."""
 
     def zero(self) -> None:
         """Forget the gradient."""
@@ -90,13 +98,7 @@ class FlatAdam:
             norms = [torch.linalg.vector_norm(grad) for grad in self.grads]
             self.norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
             scale = ((self.norm + 1e-6) / self.clip).clamp_(min=1.0)
-        for step in self.steps:
-            step += 1
-        torch._fused_adam_(
-            self.values, self.grads, self.first, self.second, [], self.steps,
-            lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=0.0, eps=self.eps,
-            amsgrad=False, maximize=False, grad_scale=scale,
-        )  # fmt: skip
+        self._step(scale)
 
     def _collect(self) -> None:
         """Take back gradients that somebody set free (`module.zero_grad()`), or they would be lost."""
@@ -107,8 +109,76 @@ class FlatAdam:
                 parameter.grad = view
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps."""
-        named: dict[str, Tensor] = {}
-        for i in range(len(self.values)):
-            named |= {f"{i}.first": self.first[i], f"{i}.second": self.second[i], f"{i}.steps": self.steps[i]}
-        return named
+        """What a checkpoint keeps, by name."""
+        return {f"{i}.{name}": one for name, held in self.moments.items() for i, one in enumerate(held)}
+
+
+class FlatAdam(FlatOptimizer):
+    """Adam, or AdamW with `decoupled` weight decay."""
+
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        clock: Clock,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-5,
+        decoupled: bool = False,
+        **settings: Any,
+    ) -> None:
+        super().__init__(parameters, clock, eps=eps, **settings)
+        self.betas = betas
+        self._fused = torch._fused_adamw_ if decoupled else torch._fused_adam_
+        self.first = [torch.zeros_like(one) for one in self.values]
+        self.second = [torch.zeros_like(one) for one in self.values]
+        self.steps = [torch.zeros((), device=one.device) for one in self.values]
+
+    @property
+    def moments(self) -> dict[str, list[Tensor]]:
+        return {"first": self.first, "second": self.second, "steps": self.steps}
+
+    def _step(self, scale: Tensor | None) -> None:
+        for step in self.steps:
+            step += 1
+        self._fused(
+            self.values, self.grads, self.first, self.second, [], self.steps,
+            lr=self.lr, beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.weight_decay, eps=self.eps,
+            amsgrad=False, maximize=False, grad_scale=scale,
+        )  # fmt: skip
+
+
+class FlatRMSProp(FlatOptimizer):
+    """RMSProp, as torch.optim has it."""
+
+    def __init__(
+        self, parameters: Sequence[Tensor], clock: Clock, *, alpha: float = 0.99, eps: float = 1e-8, momentum: float = 0.0,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(parameters, clock, eps=eps, **settings)
+        self.alpha, self.momentum = alpha, momentum
+        self.square = [torch.zeros_like(one) for one in self.values]
+        self.moving = [torch.zeros_like(one) for one in self.values] if momentum else []
+
+    @property
+    def moments(self) -> dict[str, list[Tensor]]:
+        return {"square": self.square, "moving": self.moving}
+
+    def _step(self, scale: Tensor | None) -> None:
+        for i, (value, grad, square) in enumerate(zip(self.values, self.grads, self.square, strict=True)):
+            if scale is not None:
+                grad.div_(scale)
+            if self.weight_decay:
+                grad.add_(value, alpha=self.weight_decay)
+            square.mul_(self.alpha).addcmul_(grad, grad, value=1.0 - self.alpha)
+            step = grad / (square.sqrt() + self.eps)
+            if self.moving:
+                step = self.moving[i].mul_(self.momentum).add_(step)
+            value.add_(step, alpha=-self.lr)
+
+
+KINDS: dict[str, tuple[type[FlatOptimizer], dict[str, Any]]] = {
+    "adam": (FlatAdam, {}),
+    "adamw": (FlatAdam, {"decoupled": True}),
+    "rmsprop": (FlatRMSProp, {}),
+}
+"""What `Algorithm.optimizer(kind=...)` makes."""

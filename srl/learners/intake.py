@@ -13,28 +13,33 @@ from srl.api.batch import Batch, Memory, Origin, Ranks
 from srl.api.slab import SlabShape
 from srl.core.tree import map_tree
 
-_APART = ("version", "reused", "state", "memory")
-"""Leaves that are not rows of agents."""
+_APART = ("state", "memory")
+"""Rows, but not of agents, or not of every step."""
 
 
 class Intake:
-    """Rows `[T, E, A, ...]` become `[T, E * A, ...]`: views of the caller's memory where the device is the CPU."""
+    """Rows `[T, E, A, ...]` become `[T, E * A, ...]`: views of the caller's memory where the device is the CPU.
 
-    def __init__(self, shape: SlabShape, device: torch.device, seed: int, *, joint: bool, ranks: Ranks | None = None) -> None:
+    Leaves with one axis (`version`, and of a replay `ids` and `weight`) are about slabs or windows, and stay as they are.
+    """
+
+    def __init__(
+        self, shape: SlabShape, device: torch.device, seed: int, *, joint: bool, ranks: Ranks | None = None,
+        between: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         self.shape = shape
         self.device = device
         self.joint = joint
-        self._origin = (seed, shape.memory_every, Memory(), ranks)
+        self._origin = (seed, shape.memory_every, Memory(), ranks, between)
 
-    def batch(self, rows: Mapping[str, Any], update: int, between: Callable[[], None] | None = None) -> Batch:
+    def batch(self, rows: Mapping[str, Any], update: int) -> Batch:
         """The batch of one update."""
-        seed, every, memory, ranks = self._origin
+        seed, every, memory, ranks, between = self._origin
         leaves = {name: map_tree(self._rows, tree) for name, tree in rows.items() if name not in _APART}
-        leaves["version"] = self._tensor(rows["version"])
         leaves["state"] = map_tree(self._state, rows["state"]) if "state" in rows else None
         leaves["memories"] = map_tree(self._rows, rows.get("memory", {}))
         leaves["memory"] = map_tree(lambda leaf: leaf[0], leaves["memories"])
-        for name, missing in (("mask", None), ("extra", {}), ("signals", {}), ("weight", None)):
+        for name, missing in (("mask", None), ("extra", {}), ("signals", {})):
             leaves.setdefault(name, missing)
         leaves.setdefault("choice", leaves["valid"])
         leaves["cut"] = leaves["terminated"] | leaves["truncated"] | ~leaves["valid"]
@@ -42,7 +47,7 @@ class Intake:
 
     def _rows(self, leaf: Any) -> Tensor:
         tensor = self._tensor(leaf)
-        return tensor if self.joint else tensor.flatten(1, 2)
+        return tensor if self.joint or tensor.ndim == 1 else tensor.flatten(1, 2)
 
     def _state(self, leaf: Any) -> Tensor:
         tensor = self._tensor(leaf)

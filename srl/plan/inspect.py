@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from srl.api.env import EnvSpec
-from srl.api.policy import Act, PolicySpec
+from srl.api.policy import Act, NoConfig, PolicySpec
 from srl.core.errors import NotImportable, UserError
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
@@ -120,6 +120,7 @@ def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
             ("patterns", ", ".join(f'"{pattern}": {name}' for pattern, name in graph.agents.items())),
             code="E10",
         )
+    _check_learners(graph)
     infos = {name: _inspect(name, graph.policies[name], env, teams) for name, teams in owners.items()}
     for name, entry in graph.policies.items():
         if entry.source is not None:
@@ -169,6 +170,14 @@ def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]
     if twin is not None:
         _compare(info, policy)
     return info
+
+
+def _check_learners(graph: Graph) -> None:
+    """The settings of the learners are right."""
+    for node in graph.nodes:
+        if node.worker == "trainer" and (learner := node.args.get("learner")):
+            kind = REGISTRIES["learner"].resolve(learner["use"])
+            load(getattr(kind, "Config", NoConfig), learner.get("args", {}), path="trainer.learner")
 
 
 def _path(use: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from srl.core.spec import Leaf, zeros
 from srl.core.tree import Array, Tree, map_tree
 from srl.streams.base import Loan, SampleConsumer, epoch_of, updates_of, version
 from srl.streams.credits import Credits
+
+if TYPE_CHECKING:  # torch: a trainer is looked at where nothing is learned
+    from srl.api.batch import Feedback
 
 Rows: TypeAlias = "Mapping[str, Any]"
 """A batch as a slab: `[T, E, A, ...]` (`obs`, `mask`, `state`, `first` and `extra` have row T too)."""
@@ -36,8 +39,8 @@ class BatchSource(Protocol):
         """The batch of this update once it is complete; its memory belongs to the learner until `done`."""
         ...
 
-    def done(self) -> None:
-        """The batch was trained on: its memory may be used again, and the clock moves."""
+    def done(self, feedback: Feedback | None) -> None:
+        """The batch was trained on: its memory may be used again, the clock moves, and feedback finds its rows by id."""
         ...
 
     def barrier(self, updates: int) -> None:
@@ -88,7 +91,7 @@ class OnPolicy:
         self.lag = updates - self._versions[self._taken]
         return cast(Rows, self._batches[self._taken])
 
-    def done(self) -> None:
+    def done(self, feedback: Feedback | None) -> None:
         valid, fresh = self._batches[self._taken]["valid"], ~self._reused[self._taken]
         lived = valid[:, :, 0] if valid.shape[2] == 1 else valid.any(axis=2)
         self.env_steps += int(np.count_nonzero(lived.reshape(len(lived), self._slabs, -1)[:, fresh]))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import Any, cast
 
 import numpy as np
 
-from srl.core.load import option
+from srl.api.policy import NoConfig
+from srl.api.slab import SlabShape
+from srl.core.errors import UserError
+from srl.core.load import load, option
+from srl.core.registry import REGISTRIES
+from srl.core.seeds import word
 from srl.core.text import count
 from srl.core.tree import Tree
+from srl.core.types import Component
+from srl.learners.base import Learner, Task
 from srl.store.checkpoint import Checkpoint
+from srl.store.weights import starting_weights
 from srl.streams.base import End, ParamPublisher, SampleConsumer, updates_of, version
 from srl.workers.base import Context, Port, Worker
 from srl.workers.batches import BatchSource, OnPolicy, Rows
@@ -27,6 +35,7 @@ class TrainerArgs:
     staleness: int = option(0, "updates that a batch's first rows may lie behind; 0 is strictly on-policy", low=0)
     publish_every: int = option(1, "updates between two publications", low=1)
     keep_every: int = option(0, "updates between versions remembered as past opponents; 0: none", low=0)
+    learner: Component = option(Component(use="single"), "what drives the algorithm on its devices")
 
 
 class TrainerWorker(Resumable, Worker):
@@ -40,8 +49,6 @@ class TrainerWorker(Resumable, Worker):
 
     def __init__(self, args: TrainerArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
-        from srl.learners.make import make_learner
-
         self._epoch = 0 if context.inline else context.incarnation  # inline, slabs of an earlier process are none
         self.updates = 0
         self.source: BatchSource = OnPolicy(
@@ -51,8 +58,9 @@ class TrainerWorker(Resumable, Worker):
             staleness=args.staleness,
             epoch=self._epoch,
         )
-        self.learner = make_learner(context, args)
-        self.learner.between = self._between
+        kind = REGISTRIES["learner"].resolve(args.learner.use)
+        settings = load(getattr(kind, "Config", NoConfig), args.learner.args, path="trainer.learner")
+        self.learner: Learner = kind(_task(context, args, self._between), settings)
         self._params = cast(ParamPublisher, ends["params"])
         self._progress = Progress(context.graph.stop)
         self._checkpoints = Checkpoints(context, args.policy)
@@ -132,9 +140,7 @@ class TrainerWorker(Resumable, Worker):
         self._checkpoints.write(self.updates, self.env_steps, groups, state, workers)
 
     def close(self) -> None:
-        close = getattr(self.learner, "close", None)
-        if close is not None:
-            close()
+        self.learner.close()
 
     def metrics(self) -> Any:
         for name, value in self.learner.metrics().items():
@@ -155,8 +161,7 @@ class TrainerWorker(Resumable, Worker):
         before = perf_counter()
         clock = self.learner.clock
         clock.env_steps, clock.updates, clock.progress = self.env_steps, self.updates, self.progress
-        self.learner.update(rows)
-        self.source.done()
+        self.source.done(self.learner.update(rows))
         self.updates += 1
         if self.updates % self.args.publish_every == 0 or self.args.staleness == 0:
             self._publish()
@@ -203,6 +208,31 @@ class TrainerWorker(Resumable, Worker):
         self.source.restart(self.updates, int(state["env_steps"]))
         self._progress.before = float(state.get("seconds", 0.0))
         self._count_progress()
+
+
+def _task(context: Context, args: TrainerArgs, between: Callable[[], None]) -> Task:
+    """What the learner of this policy is to learn."""
+    graph, info = context.graph, context.derived.policies[args.policy]
+    entry = graph.policies[args.policy]
+    if entry.algorithm is None:
+        raise UserError(f"policy '{args.policy}' has no algorithm, but node '{context.node.name}' is to train it", code="E10")
+    algorithm = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
+    policy = REGISTRIES["policy"].resolve(entry.policy.use)
+    record: Any = context.derived.streams[context.node.ports["samples"]].record
+    steps, envs, agents = record["reward"].shape
+    return Task(
+        algorithm=algorithm,
+        config=load(algorithm.Config, entry.algorithm.args, path="algorithm"),
+        policy=policy,
+        policy_config=load(policy.Config, entry.policy.args, path="policy"),
+        spec=info.spec,
+        shape=SlabShape(steps=steps, envs=envs * args.slabs, agents=agents, memory_every=info.memory_every),
+        seed=graph.seed ^ (0 if len(graph.policies) == 1 else word(args.policy)),
+        device=context.node.device,
+        threads=context.node.threads,
+        weights=starting_weights(graph.policies, args.policy, own=(context.folder, context.resume)),
+        between=between,
+    )
 
 
 class Progress:

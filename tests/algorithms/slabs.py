@@ -14,6 +14,7 @@ from srl.core.load import load
 from srl.core.seeds import Rng, row_keys
 from srl.core.spec import Leaf, lead, zeros
 from srl.core.tree import copy_into, map_tree
+from srl.learners.base import Task
 from srl.learners.single import SingleLearner
 from srl.nets.actor_critic import ActorCritic
 
@@ -36,7 +37,7 @@ def make(
 ) -> SingleLearner:
     """A learner for small batches."""
     spec = PolicySpec(obs=obs or Leaf((5,), "float32"), action=action or Discrete(3), mask=mask, agents=agents)
-    return SingleLearner(
+    task = Task(
         algorithm=algorithm,
         config=load(algorithm.Config, config or {}),
         policy=policy,
@@ -46,11 +47,19 @@ def make(
         weights=weights,
         shape=SlabShape(steps=steps, envs=envs, agents=agents, memory_every=memory_every),
     )
+    return SingleLearner(task)
+
+
+def train(learner: SingleLearner, rows: dict[str, Any]) -> dict[str, float]:
+    """The metrics of one update."""
+    learner.metrics()
+    learner.update(rows)
+    return learner.metrics()
 
 
 def record(learner: SingleLearner, seed: int = 0, ends: float = 0.15, dense: bool = False) -> dict[str, Any]:
     """The rows that the learner's policy would have recorded in a random world."""
-    shape, policy, noise = learner._intake.shape, learner.policy, np.random.default_rng(seed)
+    shape, policy, noise = learner.task.shape, learner.policy, np.random.default_rng(seed)
     spec = policy.spec
     extra = {"log_prob": Leaf((), "float32"), "value": Leaf((), "float32")}
     rows = zeros(slab_spec(shape, spec, memory=policy.memory, extra=extra, signals={}))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from srl.core.registry import REGISTRIES
-from tests.algorithms.slabs import make, record
+from tests.algorithms.slabs import make, record, train
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -32,7 +32,7 @@ def test_its_gradient_is_that_of_the_rewards_written_out(a2c: Any) -> None:
     learner = make(algorithm=a2c, config={"steps": 3, "entropy": 0.0, "gamma": 0.9}, mask=True)
     rows = record(learner)
     before = {name: array.copy() for name, array in learner.params().items()}
-    shown = learner.update(rows)
+    shown = train(learner, rows)
     value = rows["extra"]["value"][..., 0]
     error = count = 0.0
     for t, b in zip(*np.nonzero(rows["valid"][..., 0]), strict=True):
@@ -64,7 +64,7 @@ def test_its_state_is_checkpointed_without_a_line_of_its_own(a2c: Any) -> None:
     learner, other = make(algorithm=a2c), make(algorithm=a2c, seed=5)
     learner.update(record(learner))
     groups, state = learner.state()
-    assert groups["optimizer"]["adam.0.steps"] == 1
+    assert groups["optimizer"]["0.0.steps"] == 1
     other.restore(groups, state)
     rows = record(learner, seed=3)
     learner.update(rows), other.update(rows)

@@ -20,7 +20,7 @@ from srl.nets.dists import make_dist
 from srl.nets.numpy_mlp import MLPPolicy
 from srl.nets.settings import ActorCriticConfig
 from srl.plan.acting import zero_ask
-from tests.algorithms.slabs import make, record
+from tests.algorithms.slabs import make, record, train
 
 UNIT = Box((2,), (-1.0,) * 2, (1.0,) * 2)
 ACTIONS: dict[str, Any] = {
@@ -67,7 +67,7 @@ def test_the_loss_is_that_of_a_loop_over_rows(mask: bool) -> None:
     rows["extra"]["log_prob"] += 0.3 * noise.normal(size=rows["extra"]["log_prob"].shape).astype(np.float32)
     rows["extra"]["value"] += 0.2 * noise.normal(size=rows["extra"]["value"].shape).astype(np.float32)
     algorithm: PPO = learner.algorithm  # type: ignore[assignment]
-    batch = learner._intake.batch(rows, 0)
+    batch = learner.intake.batch(rows, 0)
     algorithm.prepare(batch)
     (mini,) = batch.minibatches(10_000)
     found, shown = algorithm.loss(mini, learner.policy.unroll(mini))
@@ -131,7 +131,7 @@ def test_the_first_ratio_is_one_although_the_normaliser_moves(plain: bool) -> No
     learner = make(config={"epochs": 1, "minibatch": 10_000, "plain": plain}, policy_config={"normalize_obs": True})
     for update in range(3):
         learner.clock.updates = update
-        metrics = learner.update(record(learner, seed=update))
+        metrics = train(learner, record(learner, seed=update))
         assert float(metrics["kl"]) < 1e-6
         assert float(metrics["clip_fraction"]) == 0.0
     assert learner.policy.normalizer.count > 0  # type: ignore[union-attr]
@@ -175,7 +175,7 @@ def test_rows_that_are_not_valid_change_nothing(plain: bool, log_prob: float) ->
 @pytest.mark.parametrize("plain", [True, False])
 def test_target_kl_leaves_out_the_rest_of_the_passes(plain: bool) -> None:
     learner = make(config={"minibatch": 20, "plain": plain, "lr": 0.05, "target_kl": 1e-4, "epochs": 10})
-    metrics = learner.update(record(learner))
+    metrics = train(learner, record(learner))
     assert 1 <= metrics["passes"] < 50
 
 
@@ -183,7 +183,7 @@ def test_schedules_follow_the_progress_of_the_run() -> None:
     learner = make(config={"lr": {"from": 1e-3, "to": 0.0}})
     before = {name: array.copy() for name, array in learner.params().items()}
     learner.clock.progress = 1.0
-    assert learner.update(record(learner))["lr"] == 0.0
+    assert train(learner, record(learner))["lr"] == 0.0
     for name, array in learner.params().items():
         np.testing.assert_array_equal(array, before[name])
 
@@ -207,10 +207,10 @@ def test_values_that_an_older_version_recorded_are_read_as_it_meant_them() -> No
     learner = make(config={"normalize_value": True})
     rows = record(learner)
     rows["reward"][...] += 20.0
-    meant = learner._intake.batch(rows, 0).extra["value"].clone()
+    meant = learner.intake.batch(rows, 0).extra["value"].clone()
     for _ in range(3):  # of staleness
         learner.update(rows)
-        batch = learner._intake.batch(rows, 0)
+        batch = learner.intake.batch(rows, 0)
         learner.algorithm.prepare(batch)  # type: ignore[operator]
         advantage = gae(batch.reward, meant, batch.terminated, batch.cut, 0.99, 0.95)
         torch.testing.assert_close(batch.advantage, normalized(batch, advantage))
@@ -271,7 +271,7 @@ def test_chunks_of_a_policy_with_memory_repeat_what_was_recorded(every: int, chu
         policy=Recurrent, memory_every=every, config={"chunk": chunk, "burn_in": burn_in, "memory_every": every, "minibatch": 32}
     )
     rows = record(learner)
-    batch = learner._intake.batch(rows, 0).add(place=torch.arange(16 * 6).view(16, 6))
+    batch = learner.intake.batch(rows, 0).add(place=torch.arange(16 * 6).view(16, 6))
     seen: list[Tensor] = []
     for mini in batch.minibatches(32, 1, chunk=chunk, burn_in=burn_in):
         heads = learner.policy.unroll(mini)
@@ -282,11 +282,11 @@ def test_chunks_of_a_policy_with_memory_repeat_what_was_recorded(every: int, chu
         seen.append(mini.place[trained])
     places = torch.cat(seen).sort().values
     torch.testing.assert_close(places, torch.from_numpy(rows["valid"][..., 0]).flatten().nonzero()[:, 0])
-    assert float(learner.update(rows)["kl"]) < 0.1
+    assert float(train(learner, rows)["kl"]) < 0.1
     learner = make(
         policy=Recurrent, memory_every=every, config={"chunk": chunk, "burn_in": burn_in, "minibatch": 999, "epochs": 1}
     )
-    assert float(learner.update(record(learner))["kl"]) < 1e-6
+    assert float(train(learner, record(learner))["kl"]) < 1e-6
 
 
 def test_sequences_without_chunks_are_refused_for_policies_with_memory() -> None:

@@ -158,8 +158,9 @@ def test_python_snippets_run(place: str, text: str, tmp_path: Path) -> None:
     assert ended.stdout.strip()
 
 
-def test_the_worker_has_fewer_than_forty_lines() -> None:
-    assert len((ROOT / "docs/examples/clip_rewards.py").read_text().splitlines()) < 40
+@pytest.mark.parametrize("file", ["clip_rewards.py", "averaged.py"])
+def test_the_worker_and_the_learner_have_fewer_than_forty_lines(file: str) -> None:
+    assert len((ROOT / "docs/examples" / file).read_text().splitlines()) < 40
 
 
 def test_the_env_and_the_algorithm_run_by_name_and_learn(tmp_path: Path) -> None:
@@ -174,6 +175,18 @@ def test_the_network_runs_by_name_and_learns(tmp_path: Path) -> None:
     corridor = ["env=docs/examples/my_env.py:Corridor", "policy=docs/examples/my_net.py:Normed", "algorithm=ppo"]
     last = launched(tmp_path, *corridor, "algorithm.lr=1e-3", "sampling.steps=32", "stop.env_steps=40_000")
     assert last["episode/return"] > 0.5
+
+
+def test_the_learner_runs_by_name_resumes_and_is_refused_settings_that_it_does_not_have(tmp_path: Path) -> None:
+    words = ["env=docs/examples/my_env.py:Corridor", "algorithm=ppo", "trainer.learner=docs/examples/averaged.py:Averaged"]
+    words += ["algorithm.lr=1e-3", "sampling.steps=32", "trainer.learner.decay=0.8", "evaluation=null"]
+    last = launched(tmp_path, *words, "stop.env_steps=40_000")
+    assert last["episode/return"] > 0.5
+    last = launched(tmp_path, "--resume", str(next(tmp_path.glob("*/*"))), "stop.env_steps=50_000")
+    assert last["env_steps"] >= 50_000
+    with pytest.raises(srl.core.errors.UserError) as caught:
+        prepare(None, [*words, "trainer.learner.dekay=1"])
+    assert caught.value.code == "E02" and "dekay" in caught.value.headline
 
 
 def test_the_scripted_player_runs_by_name_and_is_beaten(tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from srl.algorithms.ppo import PPO
-from srl.api.algorithm import Algorithm, Batch, Clock, Metrics
+from srl.api.algorithm import Clock
 from srl.api.policy import Ask
 from srl.core.schedule import Schedule
 from srl.core.seeds import Rng, row_keys
-from srl.learners.flat import FlatAdam
+from srl.learners.flat import KINDS, FlatAdam
 from srl.nets.numpy_mlp import MLPPolicy
-from tests.algorithms.slabs import make, record
+from tests.algorithms.slabs import make, record, train
 from tests.errors import raises
 
 CONFIG = {"minibatch": 20, "normalize_value": True, "lr": {"from": 1e-3, "to": 0.0}}
@@ -138,10 +137,10 @@ def test_metrics_are_means_since_they_were_last_asked_for() -> None:
 def test_agents_of_one_policy_are_rows_of_its_batch() -> None:
     learner = make(agents=3)
     rows = record(learner)
-    batch = learner._intake.batch(rows, 0)
+    batch = learner.intake.batch(rows, 0)
     assert batch.lead == (16, 18)
     np.testing.assert_array_equal(batch.reward[4, 7], rows["reward"][4, 2, 1])
-    assert learner.update(rows)["passes"] >= 1
+    assert train(learner, rows)["passes"] >= 1
 
 
 @pytest.mark.parametrize("clip", [None, 0.1])
@@ -192,24 +191,31 @@ def test_a_second_optimizer_may_share_parameters_with_the_first() -> None:
     assert layer.weight.data_ptr() == first.values[0].data_ptr()
 
 
-def test_what_an_algorithm_sets_on_itself_is_checkpointed() -> None:
-    class Counting(PPO):
-        def setup(self) -> None:
-            super().setup()
-            self.seen = torch.zeros(())
-            self.target = nn.Linear(2, 2)
-            self.alias = self.policy.value  # type: ignore[attr-defined]
+TORCH: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
 
-        def update(self, batch: Batch) -> Metrics:
-            self.seen += 1
-            return super().update(batch)
 
-    learner = make(algorithm=Counting)
-    learner.update(record(learner))
-    groups, state = learner.state()
-    assert groups["algorithm"]["seen"] == 1.0
-    assert set(groups["algorithm"]) == {"seen", "target.weight", "target.bias", "torch_rng"}
-    other = make(algorithm=Counting)
-    other.restore(groups, state)
-    assert other.algorithm.seen == 1.0  # type: ignore[attr-defined]
-    assert issubclass(Counting, Algorithm)
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("adam", {"betas": (0.5, 0.9), "eps": 1e-3, "weight_decay": 0.1}),
+        ("adamw", {"eps": 1e-3, "weight_decay": 0.1}),
+        ("rmsprop", {"alpha": 0.9, "eps": 1e-3, "weight_decay": 0.1}),
+        ("rmsprop", {"momentum": 0.8}),
+    ],
+)
+def test_optimizers_step_as_those_of_torch(kind: str, settings: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    ours, theirs = (nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    cls, defaults = KINDS[kind]
+    flat = cls(list(ours.parameters()), Clock(), **{**defaults, "lr": 1e-2, "clip": 0.05, **settings})
+    reference = TORCH[kind](theirs.parameters(), lr=1e-2, **settings)
+    for _ in range(20):
+        x = torch.randn(16, 3)
+        flat.step(ours(x).square().mean())
+        reference.zero_grad()
+        theirs(x).square().mean().backward()
+        nn.utils.clip_grad_norm_(theirs.parameters(), 0.05)
+        reference.step()
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

@@ -17,6 +17,7 @@ from srl.api.policy import PolicySpec
 from srl.api.slab import SlabShape, slab_spec
 from srl.core.load import load
 from srl.core.spec import Leaf, zeros
+from srl.learners.base import Task
 from srl.learners.flat import flatten
 from srl.learners.single import SingleLearner
 from srl.nets.recurrent import Recurrent
@@ -127,7 +128,7 @@ def test_products_in_bfloat16_are_the_same_to_two_digits(cell: str) -> None:
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_no_gradient_flows_into_burn_in(cell: str) -> None:
     learner = make(policy=Recurrent, policy_config={"cell": cell}, memory_every=4, steps=16, envs=6)
-    batch = learner._intake.batch(record(learner, dense=True), 0)
+    batch = learner.intake.batch(record(learner, dense=True), 0)
     entered = 0
     for mini in batch.minibatches(64, chunk=8, burn_in=4):
         mini.obs = mini.obs.clone().requires_grad_()
@@ -185,10 +186,10 @@ def test_ppo_hands_the_state_to_the_critic() -> None:
     shape = SlabShape(steps=8, envs=3, agents=2, memory_every=4)
     results = []
     for plain in (True, False):
-        learner = SingleLearner(
+        learner = SingleLearner(Task(
             algorithm=PPO, config=load(PPO.Config, {"chunk": 4, "minibatch": 16, "plain": plain}), policy=Recurrent,
             policy_config=load(Recurrent.Config, {"critic_state": True, "width": 8}), spec=spec, seed=0, shape=shape,
-        )  # fmt: skip
+        ))  # fmt: skip
         extra = {"log_prob": Leaf((), "float32"), "value": Leaf((), "float32")}
         slab: Any = zeros(slab_spec(shape, spec, memory=learner.policy.memory, extra=extra, signals={}))
         noise = np.random.default_rng(0)

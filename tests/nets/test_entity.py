@@ -21,7 +21,7 @@ from srl.envs.hide_and_seek.config import preset
 from srl.envs.hide_and_seek.env import env_spec
 from srl.nets.entity import EntityPolicy
 from srl.nets.rays import RayEncoder
-from tests.algorithms.slabs import make, record
+from tests.algorithms.slabs import make, record, train
 from tests.errors import raises
 
 
@@ -215,7 +215,7 @@ def test_ppo_with_rescaled_values_starts_each_update_at_ratio_one() -> None:
         policy_config={"embed": 16, "hidden": 16, "width": 8, "heads": 2},
     )  # fmt: skip
     for seed in range(3):
-        metrics = learner.update(record(learner, seed=seed))
+        metrics = train(learner, record(learner, seed=seed))
         assert abs(float(metrics["kl"])) < 1e-6 and float(metrics["clip_fraction"]) == 0.0
 
 
@@ -226,7 +226,7 @@ def test_no_gradient_flows_into_burn_in(cell: str) -> None:
         team.action, mask=True, obs=team.obs, policy=EntityPolicy, memory_every=4, steps=16, envs=6, agents=2,
         policy_config={"embed": 16, "hidden": 16, "width": 8, "heads": 2, "cell": cell},
     )  # fmt: skip
-    batch = learner._intake.batch(record(learner, dense=True), 0)
+    batch = learner.intake.batch(record(learner, dense=True), 0)
     entered = 0
     for mini in batch.minibatches(64, chunk=8, burn_in=4):
         mini.obs = {**mini.obs, "lidar": mini.obs["lidar"].clone().requires_grad_()}

@@ -17,7 +17,7 @@ from srl.core.seeds import Rng, row_keys
 from srl.core.spec import Leaf, lead, zeros
 from srl.core.tree import map_tree
 from srl.nets.recurrent import Recurrent
-from tests.algorithms.slabs import make, record
+from tests.algorithms.slabs import make, record, train
 from tests.errors import raises
 
 SPEC = PolicySpec(obs={"a": Leaf((3,), "float32"), "b": Leaf((2, 2), "float32")}, action=Discrete(3))
@@ -67,7 +67,7 @@ def test_unroll_is_acting_row_by_row(cell: str, shared: bool, action: ActionSpec
 @pytest.mark.parametrize(("chunk", "burn_in"), [(4, 0), (4, 4), (8, 8), (16, 0)])
 def test_chunks_meet_the_memory_they_were_recorded_with(chunk: int, burn_in: int) -> None:
     learner = make(policy=Recurrent, policy_config={"cell": "lstm"}, memory_every=4, steps=16, envs=6)
-    batch = learner._intake.batch(record(learner), 0)
+    batch = learner.intake.batch(record(learner), 0)
     seen = 0
     for mini in batch.minibatches(48, chunk=chunk, burn_in=burn_in):
         heads = learner.policy.unroll(mini)
@@ -83,7 +83,7 @@ def test_ppo_trains_in_chunks_and_its_first_ratio_is_one() -> None:
     config = {"chunk": 4, "epochs": 1, "minibatch": 10_000}
     learner = make(policy=Recurrent, policy_config={"cell": "gru", "normalize_obs": True}, config=config, memory_every=4)
     for seed in range(3):  # the scale of the inputs moves between updates, not within
-        metrics = learner.update(record(learner, seed=seed))
+        metrics = train(learner, record(learner, seed=seed))
         assert abs(float(metrics["kl"])) < 1e-6 and float(metrics["clip_fraction"]) == 0.0
 
 

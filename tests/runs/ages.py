@@ -25,7 +25,6 @@ class AgesConfig:
 
 class Ages(NeuralPolicy):
     Config = AgesConfig
-    HEADS: ClassVar[tuple[str, ...]] = ("logits",)
 
     def __init__(self, config: AgesConfig, spec: Any) -> None:
         super().__init__(config, spec)

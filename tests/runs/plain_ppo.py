@@ -18,6 +18,7 @@ from srl.api.slab import SlabShape
 from srl.core.load import load
 from srl.core.seeds import Rng, Seeds, row_keys, word
 from srl.envs.resolve import make_env
+from srl.learners.base import Task
 from srl.learners.single import SingleLearner
 from srl.nets.actor_critic import ActorCritic
 from srl.nets.numpy_mlp import MLPPolicy
@@ -30,7 +31,7 @@ def plain_ppo(
     env = make_env(env_name, envs, Seeds(seed))
     ((team, spec),) = env.spec.teams.items()
     policy_spec = PolicySpec(obs=spec.obs, action=spec.action)
-    learner = SingleLearner(
+    learner = SingleLearner(Task(
         algorithm=PPO,
         config=load(PPO.Config, algorithm),
         policy=ActorCritic,
@@ -38,7 +39,7 @@ def plain_ppo(
         spec=policy_spec,
         seed=seed,
         shape=SlabShape(steps=steps, envs=envs, agents=1),
-    )
+    ))
     actor = MLPPolicy(policy, policy_spec)
     ids = np.arange(envs, dtype=np.int64)
     block = new_block(env.spec, envs)

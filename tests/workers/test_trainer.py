@@ -28,12 +28,12 @@ def test_a_credit_that_is_asked_for_during_an_update_is_given_before_its_end() -
         trainer.make()
         trainer.sweep()
         assert producer.alloc() is None  # it says `want`: on the trainer's wakeup, nothing more
-        trainer.workers["trainer/0"].learner.between()  # type: ignore[attr-defined]
+        trainer.workers["trainer/0"].learner.task.between()  # type: ignore[attr-defined]
         wakeup.deliver()
         slab = producer.alloc()
         assert slab is not None
         producer.put(slab)
-        trainer.workers["trainer/0"].learner.between()  # type: ignore[attr-defined]
+        trainer.workers["trainer/0"].learner.task.between()  # type: ignore[attr-defined]
         assert trainer.reports()["trainer/0"].counts[port].taken == 1  # and what arrives is taken in as well
     finally:
         producer.close()
