@@ -13,6 +13,7 @@ import numpy as np
 from srl.api.env import mask_leaves
 from srl.api.policy import Ask, Policy
 from srl.core.errors import UserError
+from srl.core.files import read_text
 from srl.core.seeds import Rng, row_keys, word
 from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, leaves, map_tree
@@ -23,7 +24,7 @@ from srl.plan.acting import ready_policy
 from srl.plan.derive import derive
 from srl.plan.specs import Derived, PolicyInfo
 from srl.store import checkpoint
-from srl.store.lines import read_lines
+from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from srl.workers.checkpoints import checkpoint_folder
 from srl.workers.rollout import Rollout, picture, rendering
@@ -88,7 +89,7 @@ class LoadedRun:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""
-        return list(read_lines(self.folder / "metrics.jsonl"))
+        return list(read_numbers(self.folder / "metrics.jsonl"))
 
     def rollout(self, policies: Mapping[str, LoadedPolicy], *, envs: int, role: str = "play", render: bool = False) -> Rollout:
         """Envs of their own in which these policies act."""
@@ -221,7 +222,7 @@ def _is_stack(obs: Tree, spec: Any) -> bool:
 
 def _graph(folder: RunFolder) -> Graph:
     if folder.graph.is_file():
-        return graph_from_yaml(folder.graph.read_text(), str(folder.graph))
+        return graph_from_yaml(read_text(folder.graph), str(folder.graph))
     if not folder.config.is_file():
         raise UserError(f"{folder.path} holds neither graph.yaml nor config.yaml", ("expected", "the folder of a run"))
     from srl.plan.prepare import prepare

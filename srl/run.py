@@ -72,9 +72,9 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl so far."""
-        from srl.store.lines import read_lines
+        from srl.store.lines import read_numbers
 
-        return list(read_lines(self.folder / "metrics.jsonl"))
+        return list(read_numbers(self.folder / "metrics.jsonl"))
 
     def policy(self, which: str = "best") -> Any:
         """A policy of this run, to predict with."""
@@ -143,6 +143,7 @@ def prepare_run(
 
 def write_down(prepared: Prepared, overrides: Sequence[str], resumed: RunFolder | None, runs: str | Path) -> RunFolder:
     """The run folder with everything that repeats the run; a resumed run keeps its own."""
+    from srl.core.files import read_text
     from srl.store.run_folder import RunFolder
 
     folder = resumed or RunFolder.create(runs, prepared.graph.name, prepared.graph.seed)
@@ -152,9 +153,8 @@ def write_down(prepared: Prepared, overrides: Sequence[str], resumed: RunFolder 
         folder.write_text("graph.yaml", prepared.graph_text())
         lines = list(overrides)
         if resumed is not None and folder.overrides.exists():
-            lines = [*folder.overrides.read_text().splitlines(), "--resume", *lines]
+            lines = [*read_text(folder.overrides).splitlines(), "--resume", *lines]
         folder.write_text("overrides.txt", "".join(f"{line}\n" for line in lines))
-        folder.write_seeds({"root": prepared.graph.seed})
         for change in prepared.changes:
             folder.append_event("changed", what=change)
     except BaseException:

@@ -84,7 +84,7 @@ def achieved(prepared: Prepared) -> float:
     from srl.control.controller import Controller
     from srl.observe.console import Console
     from srl.run import write_down
-    from srl.store.lines import read_lines
+    from srl.store.lines import read_numbers
 
     assert prepared.derived is not None
 
@@ -94,7 +94,7 @@ def achieved(prepared: Prepared) -> float:
         result = Controller(prepared.graph, folder=folder, console=console, derived=prepared.derived).run()
         if result.exit_code:
             raise UserError("the run that was to be timed failed", ("result", result.format()))
-        rows = [row for row in read_lines(folder.metrics) if row.get("update", 0) >= _WARM and _SAMPLED in row]
+        rows = [row for row in read_numbers(folder.metrics) if (row.get("update") or 0) >= _WARM and _SAMPLED in row]
     return _rate(rows)
 
 

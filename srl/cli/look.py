@@ -80,10 +80,11 @@ def _check_env(argv: list[str]) -> int:
 
 def _graph_of(words: list[str]) -> Graph:
     if len(words) == 1 and Path(words[0]).is_dir():
+        from srl.core.files import read_text
         from srl.graph.build import graph_from_yaml
         from srl.store.run_folder import RunFolder
 
         path = RunFolder.open(words[0]).graph
-        return graph_from_yaml(path.read_text(), str(path))
+        return graph_from_yaml(read_text(path), str(path))
     experiment, overrides = words_of(words)
     return prepare(experiment, overrides, look=False).graph

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from srl.cli.parsing import Parser
 from srl.core.errors import UserError
+from srl.store.run_folder import RunFolder
 
 _NEEDED = ("numpy", "torch", "gymnasium", "zmq", "msgpack", "yaml", "grpc", "safetensors", "rich")
 _EXTRAS = {
@@ -25,8 +26,6 @@ def status(argv: list[str]) -> int:
     parser.add_argument("folder", nargs="?", default="runs", help="a run folder, or one above (default: runs)")
     parser.add_argument("--all", action="store_true", help="all of them, not only the newest ten")
     given = parser.parse_args(argv)
-    from srl.store.run_folder import RunFolder
-
     root = Path(given.folder)
     if (root / "status.json").is_file():
         run = RunFolder(root)
@@ -35,15 +34,27 @@ def status(argv: list[str]) -> int:
         return 0
     if not root.is_dir():
         raise UserError(f"{root} does not exist", ("try", "python -m srl.launch experiment=cartpole, which makes a run"))
-    found = sorted(RunFolder.below(root), key=lambda run: float(run.read_status().get("updated", 0.0)), reverse=True)
-    for run in found if given.all else found[:10]:
-        facts = run.read_status()
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(facts.get("updated", 0.0))))
-        steps = f"{int(facts['env_steps']):>12,} env steps" if "env_steps" in facts else ""
-        print(f"{when}  {run.state:<15} {steps:<22}  {run.path}")
+    found = sorted(((_moment(run), run) for run in RunFolder.below(root)), key=lambda one: one[0], reverse=True)
+    for moment, run in found if given.all else found[:10]:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else "?"
+        try:
+            facts, state = run.read_status(), run.state
+        except UserError as error:
+            print(f"{when:<19}  {'damaged':<15} {'':<22}  {error.headline}: {dict(error.facts).get('found', '')}")
+            continue
+        steps = f"{facts['env_steps']:>12,} env steps" if "env_steps" in facts else ""
+        print(f"{when}  {state:<15} {steps:<22}  {run.path}")
     if not found:
         print(f"no runs in {root}")
     return 0
+
+
+def _moment(run: RunFolder) -> float:
+    """When the run last said how it stands; of a damaged one, when its file was written."""
+    try:
+        return float(run.read_status().get("updated", 0.0))
+    except UserError:
+        return run.status.lstat().st_mtime
 
 
 def doctor(argv: list[str]) -> int:

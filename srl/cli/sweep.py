@@ -14,7 +14,7 @@ from typing import Any
 
 from srl.core.errors import UserError
 from srl.plan.prepare import prepare
-from srl.store.lines import read_lines
+from srl.store.lines import read_numbers
 
 _RETURN = "episode/return"
 
@@ -102,7 +102,7 @@ def print_failures(outcomes: Sequence[Outcome]) -> None:
 def last_row(folder: Path | None) -> dict[str, Any]:
     """The newest value of every number."""
     merged: dict[str, Any] = {}
-    for row in read_lines(folder / "metrics.jsonl") if folder is not None else ():
+    for row in read_numbers(folder / "metrics.jsonl") if folder is not None else ():
         merged.update({key: value for key, value in row.items() if value is not None})
     return merged
 

@@ -56,6 +56,8 @@ def graph_to_yaml(graph: Graph) -> str:
 def graph_from_yaml(text: str, source: str = "graph.yaml") -> Graph:
     """The inverse of `graph_to_yaml`."""
     read = parse(text, source)
+    if not isinstance(read.data, Mapping):
+        raise UserError(f"cannot read {source}", ("expected", "a mapping with env, nodes and streams"), code="E11")
     return graph_from_data(read.data, read.provenance)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from srl.store.lines import LineFile, read_lines
+from srl.store.lines import LineFile, read_numbers
 
 
 class MetricsWriter:
@@ -50,13 +50,13 @@ class MetricsWriter:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl, without what a crash tore."""
-    return list(read_lines(path))
+    return list(read_numbers(path))
 
 
 def last_wall(path: Path) -> float:
     """Seconds that a run had taken when its last line was written; 0 for a new one."""
     rows = read_metrics(path)
-    return float(rows[-1].get("wall", 0.0)) if rows else 0.0
+    return float(rows[-1].get("wall") or 0.0) if rows else 0.0
 
 
 def last_leg(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

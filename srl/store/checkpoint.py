@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,19 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from srl.core.errors import UserError
+from srl.core.files import bad_file, parse_json, read_as, read_file, read_json, read_text
+from srl.core.option import option, shown
 from srl.core.tree import build, leaves
 from srl.store.atomic import replace_file, sync_folder, write_synced, writing
-from srl.store.plain import dumps, loads
 
 FORMAT = 1
 """Grows when a reader of the old kind could misread a new checkpoint."""
 
-_NAME = re.compile(r"step_(\d{9,})(?:\.(\d+))?")
+_NAME = re.compile(r"step_(\d{9,18})(?:\.(\d{1,9}))?")
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ASIDE = ".tmp-"
+_FINITE = ("policy", "optimizer")
+"""Groups whose numbers must be finite."""
 _DTYPES = (
     "bool",
     "int8",
@@ -52,6 +55,43 @@ _DTYPES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    size: int = option(low=0)
+    sha256: str = option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Manifest:
+    format: int = option(low=1)
+    step: int = option(low=0)
+    files: Mapping[str, _File] = option()
+    srl: str = ""
+    written: float = option(0.0, low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """What is known of state.json; there may be more in it."""
+
+    seed: int = option(0, low=0)
+    env_steps: int = option(0, low=0)
+    updates: int = option(0, low=0)
+    score: float = 0.0
+    clock: Mapping[str, float] = field(default_factory=dict)
+
+
+class Held(dict[str, Any]):
+    """What a file of a checkpoint holds, by name; to ask for something else is an error that names the file."""
+
+    def __init__(self, data: Mapping[str, Any], file: Path) -> None:
+        super().__init__(data)
+        self._file = file
+
+    def __missing__(self, name: str) -> Any:
+        raise _broken(self._file.parent, self._file, f"no '{name}'", ", ".join(self) or "nothing is there")
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """What a checkpoint held, verified."""
@@ -60,9 +100,7 @@ class Checkpoint:
     step: int
     groups: dict[str, dict[str, NDArray[Any]]]
     """Arrays by flat name, writable, by group: `policy`, `optimizer`, `policy.hider` ..."""
-    state: dict[str, Any]
-    rng: dict[str, Any]
-    manifest: dict[str, Any]
+    state: Mapping[str, Any]
 
     def tree(self, group: str) -> Any:
         """The arrays of a group as the tree whose paths are their names."""
@@ -74,15 +112,13 @@ def write(
     step: int,
     groups: Mapping[str, Mapping[str, Any]],
     state: Mapping[str, Any],
-    rng: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write `folder/step_<step>` and let `latest` point to it. A group is a tree, or a dict of flat names, of arrays.
 
     A step that is written twice gets a second directory (`step_000100000.2`): the first stays whole until it is pruned.
     """
     files = {f"{group}.safetensors": _packed(group, tree) for group, tree in groups.items()}
-    files["state.json"] = dumps(state).encode()
-    files["rng.json"] = dumps(rng or {}).encode()
+    files["state.json"] = to_json(state)
     files["manifest.json"] = _manifest(step, files)
     target = _free_name(folder, step)
     aside = folder / f"{_ASIDE}{target.name}-{os.getpid()}"
@@ -104,16 +140,26 @@ def write(
 
 
 def read(path: Path) -> Checkpoint:
-    """Read a checkpoint directory; sizes and hashes are verified before anything is used."""
+    """Read a checkpoint directory; everything is verified before it is used."""
     manifest = _read_manifest(path)
-    files = {name: _verified(path / name, entry) for name, entry in manifest["files"].items()}
+    files = {name: _verified(path / name, entry) for name, entry in manifest.files.items()}
     groups = {
-        name.removesuffix(".safetensors"): _unpacked(path / name, data)
+        name.removesuffix(".safetensors"): Held(_unpacked(path / name, data), path / name)
         for name, data in files.items()
         if name.endswith(".safetensors")
     }
-    documents = {name: loads(files[name]) for name in ("state.json", "rng.json")}
-    return Checkpoint(path, manifest["step"], groups, documents["state.json"], documents["rng.json"], manifest)
+    file = path / "state.json"
+    try:
+        state = parse_json(file, files["state.json"])
+        read_as(file, _State, state)
+    except UserError as error:
+        raise _broken_by(path, file, error) from error
+    return Checkpoint(path, manifest.step, Held(groups, path / "manifest.json"), Held(state, file))
+
+
+def to_json(value: Any) -> bytes:
+    """A JSON document that a person may open; numbers that are not finite become null."""
+    return json.dumps(_plain(value), indent=1, allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
 def latest(folder: Path) -> Path | None:
@@ -150,10 +196,11 @@ def prune(folder: Path, keep: int) -> list[Path]:
     kept = latest(folder)
     found = sorted(checkpoints(folder), key=_written)
     victims = [path for path in found[:-keep] if path != kept]
-    for path in victims:
-        path.rename(folder / f"{_ASIDE}{path.name}-pruned")
-    for path in half_written(folder):
-        shutil.rmtree(path)
+    with writing(folder):
+        for path in victims:
+            path.rename(folder / f"{_ASIDE}{path.name}-pruned-{time.time_ns()}")
+        for path in half_written(folder):
+            shutil.rmtree(path)
     return victims
 
 
@@ -165,7 +212,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def half_written(folder: Path) -> list[Path]:
     """Directories that a writer began and did not finish."""
-    return sorted(path for path in folder.glob(f"{_ASIDE}step_*") if path.is_dir())
+    return sorted(path for path in folder.glob(f"{_ASIDE}step_*") if path.is_dir() and not path.is_symlink())
 
 
 def step_of(path: Path) -> int:
@@ -197,14 +244,35 @@ def _dense(where: str, leaf: Any) -> NDArray[Any]:
 def _unpacked(path: Path, data: bytes) -> dict[str, NDArray[Any]]:
     try:
         arrays = load_arrays(data)
-    except SafetensorError as error:
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise _broken(path.parent, path, f"not a safetensors file ({error})") from error
+    group = path.name.partition(".")[0]
+    for name, array in arrays.items():
+        if group in _FINITE and array.dtype.kind in "fc" and not np.isfinite(array).all():
+            raise _broken(path.parent, path, f"numbers that are not finite in '{name}'", "finite numbers")
+        if any(parent in arrays for parent in _parents(name)):
+            raise _broken(path.parent, path, f"'{name}' is inside of an array", "names that form a tree")
     return {name: np.require(arrays[name], requirements="W") for name in sorted(arrays)}
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:size]) for size in range(1, len(parts))]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _manifest(step: int, files: Mapping[str, bytes]) -> bytes:
     entries = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-    return dumps({"format": FORMAT, "srl": _srl_version(), "step": step, "written": time.time(), "files": entries}).encode()
+    return to_json({"format": FORMAT, "srl": _srl_version(), "step": step, "written": time.time(), "files": entries})
 
 
 def _srl_version() -> str:
@@ -214,38 +282,46 @@ def _srl_version() -> str:
         return "source tree"
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path) -> _Manifest:
     if path.name.startswith(_ASIDE):
         raise _broken(path, path, "half-written: its writer was stopped before it was whole")
     file = path / "manifest.json"
     try:
-        manifest = loads(file.read_bytes())
-        names = list(manifest["files"])
-        number = manifest["format"]
-    except OSError as error:
-        raise _broken(path, file, f"missing or unreadable ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise _broken(path, file, f"damaged ({error})") from error
-    if number > FORMAT:
-        raise _broken(path, file, f"format {number} of srl {manifest.get('srl')}", f"format {FORMAT} or an older one")
-    missing = {"state.json", "rng.json"} - set(names)
-    strange = [name for name in names if "/" in name or name.startswith(".")]
-    if missing or strange or not isinstance(manifest.get("step"), int):
-        raise _broken(path, file, f"damaged (missing {sorted(missing)}, not file names {strange})")
-    return dict(manifest)
+        data = parse_json(file, read_file(file))
+        version = data.get("format")
+        if type(version) is int and version > FORMAT:
+            raise _broken(path, file, f"format {version} of srl {data.get('srl')}", f"format {FORMAT} or an older one")
+        manifest = read_as(file, _Manifest, data)
+    except UserError as error:
+        raise error if error.code == "E15" else _broken_by(path, file, error) from error
+    names = set(manifest.files)
+    if strange := sorted(name for name in names if "/" in name or name.startswith(".")):
+        raise _broken(path, file, f"the file name {strange[0]!r}", "names of files in this folder")
+    if "state.json" not in names:
+        raise _broken(path, file, "no 'state.json' among the files", "state.json")
+    return manifest
 
 
-def _verified(file: Path, entry: Mapping[str, Any]) -> bytes:
+def _verified(file: Path, entry: _File) -> bytes:
     try:
-        data = file.read_bytes()
+        size = file.stat().st_size
     except OSError as error:
         raise _broken(file.parent, file, f"missing or unreadable ({error.strerror})") from error
-    if len(data) != entry["size"]:
-        raise _broken(file.parent, file, f"cut off or overwritten: {len(data):,} bytes", f"{entry['size']:,} bytes")
+    if size != entry.size:
+        raise _broken(file.parent, file, f"cut off or overwritten: {size:,} bytes", f"{entry.size:,} bytes")
+    try:
+        data = read_file(file, largest=size)
+    except UserError as error:
+        raise _broken_by(file.parent, file, error) from error
     digest = hashlib.sha256(data).hexdigest()
-    if digest != entry["sha256"]:
-        raise _broken(file.parent, file, f"changed after writing: sha256 {digest[:12]}...", f"sha256 {entry['sha256'][:12]}...")
+    if digest != entry.sha256:
+        raise _broken(file.parent, file, f"changed after writing: sha256 {digest[:12]}...", f"sha256 {entry.sha256[:12]}...")
     return data
+
+
+def _broken_by(path: Path, file: Path, error: UserError) -> UserError:
+    facts = dict(error.facts)
+    return _broken(path, file, facts.get("found", error.headline), facts.get("expected", ""))
 
 
 def _broken(path: Path, file: Path, found: str, expected: str = "") -> UserError:
@@ -281,18 +357,17 @@ def _order(path: Path) -> tuple[int, int]:
 def _written(path: Path) -> tuple[float, tuple[int, int]]:
     """When a checkpoint was written: after a resume from an earlier step, newer ones have smaller steps."""
     try:
-        moment = float(json.loads((path / "manifest.json").read_bytes())["written"])
-    except (OSError, ValueError, KeyError, TypeError):
+        moment = read_json(path / "manifest.json", _Manifest)[0].written
+    except UserError:
         moment = 0.0
     return moment, _order(path)
 
 
 def _pointed(folder: Path, name: str) -> Path | None:
-    try:
-        target = (folder / name).read_text().strip()
-    except FileNotFoundError:
+    if not os.path.lexists(folder / name):
         return None
+    target = read_text(folder / name).strip()
     if not _NAME.fullmatch(target):
-        return None
+        raise bad_file(folder / name, f"'{shown(target)}'", "the name of a checkpoint, such as step_000100000", code="E15")
     path = folder / target
     return path if (path / "manifest.json").is_file() else None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from srl.core.files import bad_file
 from srl.store.atomic import writing
 
 
@@ -16,8 +19,10 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+            raise bad_file(path, "a folder" if path.is_dir() else "a link, pipe or device", "a file")
         with writing(path):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             self._end_torn_line()
 
     def append(self, row: Mapping[str, Any]) -> None:
@@ -41,13 +46,28 @@ class LineFile:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a line file in order, without what a crash tore. No file, no objects."""
-    if not path.exists():
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise bad_file(path, "a folder, pipe or device", "a file")
+            for line in file:
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(row, dict):
+                    yield row
+    except FileNotFoundError:
         return
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(row, dict):
-                yield row
+    except OSError as error:
+        raise bad_file(path, error.strerror or str(error)) from error
+
+
+def read_numbers(path: Path) -> Iterator[dict[str, float | int | None]]:
+    """The lines of metrics.jsonl: only what is a finite number, or null."""
+    for row in read_lines(path):
+        yield {key: value for key, value in row.items() if value is None or _is_number(value)}
+
+
+def _is_number(value: Any) -> bool:
+    return (type(value) is int and abs(value) < 2**63) or (type(value) is float and math.isfinite(value))

@@ -10,18 +10,22 @@ import platform
 import re
 import secrets
 import shutil
+import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from srl.core.errors import UserError
+from srl.core.files import bad_file, read_json, read_text
+from srl.core.option import option
 from srl.store.atomic import replace_file
-from srl.store.lines import LineFile, read_lines
-from srl.store.plain import dumps, loads
+from srl.store.checkpoint import to_json
+from srl.store.lines import LineFile
 
 LOCK = "lock"
 """The file that the process which writes to a run folder holds."""
@@ -46,11 +50,34 @@ _PACKAGES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What is known of status.json; there may be more in it."""
+
+    state: str = "unknown"
+    experiment: str = ""
+    created: float = option(0.0, low=0, high=1e10)
+    updated: float = option(0.0, low=0, high=1e10)
+    pid: int | None = option(None, low=0)
+    seed: int | None = option(None, low=0)
+    incarnation: int = option(0, low=0)
+    env_steps: int = option(0, low=0)
+    exit_code: int | None = None
+    checkpoint: str = ""
+    reached: Any = None
+
+
 class RunFolder:
     """Where the files of a run are; the small ones are written here, whole or not at all."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.config, self.graph = path / "config.yaml", path / "graph.yaml"
+        self.overrides, self.env = path / "overrides.txt", path / "env.txt"
+        self.status, self.eval = path / "status.json", path / "eval.csv"
+        self.metrics, self.events = path / "metrics.jsonl", path / "events.jsonl"
+        self.logs, self.tb, self.videos = path / "logs", path / "tb", path / "videos"
+        self.checkpoints = path / "checkpoints"
         self._events: LineFile | None = None
         self._lock: IO[bytes] | None = None
 
@@ -106,7 +133,7 @@ class RunFolder:
         """Keep other writers out until `close`, or the end of this process however it ends. E16 if another one holds it."""
         if self._lock is not None:
             return
-        file = (self.path / LOCK).open("ab")
+        file = self._open_lock("ab")
         for _ in range(_TRIES):  # `is_live` of another process holds it for an instant
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,10 +153,9 @@ class RunFolder:
     @property
     def is_live(self) -> bool:
         """True while a process holds the folder."""
-        try:
-            file = (self.path / LOCK).open("rb")
-        except FileNotFoundError:
+        if not os.path.lexists(self.path / LOCK):
             return False
+        file = self._open_lock("rb")
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -143,84 +169,13 @@ class RunFolder:
         said = str(self.read_status().get("state", "unknown"))
         return "died" if said == "running" and not self.is_live else said
 
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
-
-    @property
-    def graph(self) -> Path:
-        return self.path / "graph.yaml"
-
-    @property
-    def overrides(self) -> Path:
-        return self.path / "overrides.txt"
-
-    @property
-    def env(self) -> Path:
-        return self.path / "env.txt"
-
-    @property
-    def seeds(self) -> Path:
-        return self.path / "seeds.json"
-
-    @property
-    def plan(self) -> Path:
-        """Timed choices of this run, reused by a resume."""
-        return self.path / "plan.yaml"
-
-    @property
-    def status(self) -> Path:
-        return self.path / "status.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def events(self) -> Path:
-        return self.path / "events.jsonl"
-
-    @property
-    def eval(self) -> Path:
-        return self.path / "eval.csv"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def tb(self) -> Path:
-        return self.path / "tb"
-
-    @property
-    def videos(self) -> Path:
-        return self.path / "videos"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
     def log(self, role: str, index: int) -> Path:
         """The log file of one worker: `logs/actor-7.log`."""
         return self.logs / f"{role}-{index}.log"
 
-    def log_tail(self, role: str, index: int, lines: int = 20) -> list[str]:
-        """The last lines of a worker's log; empty if it wrote none."""
-        try:
-            with self.log(role, index).open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - 400 * lines))
-                return file.read().decode(errors="replace").splitlines()[-lines:]
-        except FileNotFoundError:
-            return []
-
     def write_text(self, name: str, text: str) -> None:
-        """Put a small text file (config.yaml, graph.yaml, overrides.txt, plan.yaml) in one step."""
+        """Put a small text file (config.yaml, graph.yaml, overrides.txt) in one step."""
         replace_file(self.path / name, text)
-
-    def write_seeds(self, seeds: Mapping[str, Any]) -> None:
-        """Put seeds.json."""
-        replace_file(self.seeds, dumps(seeds))
 
     def write_env(self) -> None:
         """Put env.txt: versions, git, machine. No environment variables, no remotes: nothing secret."""
@@ -230,24 +185,25 @@ class RunFolder:
         """Put status.json; readers see the old or the new one. `created` stays, `updated` is now."""
         now = time.time()
         created = self.read_status().get("created", now)
-        replace_file(self.status, dumps({**status, "created": created, "updated": now}))
+        replace_file(self.status, to_json({**status, "created": created, "updated": now}))
 
     def read_status(self) -> dict[str, Any]:
         """What status.json says; empty if there is none."""
+        return read_json(self.status, Status)[1] if os.path.lexists(self.status) else {}
+
+    @property
+    def created(self) -> float:
+        """When the run began; 0 where status.json does not say so."""
         try:
-            return dict(loads(self.status.read_bytes()))
-        except FileNotFoundError:
-            return {}
+            return float(self.read_status().get("created", 0.0))
+        except UserError:
+            return 0.0
 
     def append_event(self, kind: str, **fields: Any) -> None:
         """One line in events.jsonl: started, attached, died, restarted, checkpoint, advice, stopped ..."""
         if self._events is None:
             self._events = LineFile(self.events)
         self._events.append({"time": time.time(), "event": kind, **fields})
-
-    def read_events(self) -> list[dict[str, Any]]:
-        """All events so far."""
-        return list(read_lines(self.events))
 
     def append_eval(self, row: Mapping[str, object]) -> None:
         """One row in eval.csv. A column that is new is added; earlier rows have it empty."""
@@ -261,10 +217,13 @@ class RunFolder:
 
     def read_eval(self) -> list[dict[str, str]]:
         """The rows of eval.csv."""
-        if not self.eval.exists():
+        if not os.path.lexists(self.eval):
             return []
-        with self.eval.open(newline="") as file:
-            return list(csv.DictReader(file))
+        try:
+            rows = list(csv.DictReader(io.StringIO(read_text(self.eval)), restval="", restkey=""))
+        except csv.Error as error:
+            raise bad_file(self.eval, str(error), "a table of commas and lines") from error
+        return [{name: value for name, value in row.items() if name} for row in rows]
 
     def sweep(self) -> None:
         """Delete what writers of checkpoints, which are gone by now, left half done."""
@@ -283,19 +242,27 @@ class RunFolder:
             self._lock.close()
             self._lock = None
 
+    def _open_lock(self, mode: str) -> IO[bytes]:
+        path = self.path / LOCK
+        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+            raise bad_file(path, "a folder" if path.is_dir() else "a link, pipe or device", "a file")
+        try:
+            return cast(IO[bytes], path.open(mode))
+        except OSError as error:
+            raise bad_file(path, error.strerror or str(error)) from error
+
     def _is_live(self) -> UserError:
         pid = self.read_status().get("pid")
         return UserError(
-            f"the run {self.path} goes on: two processes cannot write to one folder",
-            ("found", f"{self.path / LOCK} is held{f' by process {pid}' if pid else ''}"),
-            ("expected", "a run that has ended"),
+            f"run {self.path} is still active{f' (process {pid})' if pid else ''}",
+            ("found", f"{self.path / LOCK} is locked"),
             ("try", f"`kill -INT {pid or 'PID'}` and wait until it has saved, or start anew without --resume"),
             code="E16",
         )
 
 
 def newest(runs: Iterable[RunFolder]) -> RunFolder:
-    return max(runs, key=lambda run: (run.read_status().get("created", 0.0), run.path.name))
+    return max(runs, key=lambda run: (run.created, run.path.name))
 
 
 def describe_machine() -> dict[str, str]:

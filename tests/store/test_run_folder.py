@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import stat
@@ -95,12 +94,8 @@ def test_a_folder_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path:
     assert run.is_live and run.state == "running"
     with raises("E16") as caught:
         run.hold()
-    assert caught.value.format() == (
-        f"error[E16]: the run {run.path} goes on: two processes cannot write to one folder\n"
-        f"  found: {run.path}/lock is held by process 4711\n"
-        "  expected: a run that has ended\n"
-        "  try: `kill -INT 4711` and wait until it has saved, or start anew without --resume"
-    )
+    assert str(run.path) in caught.value.headline and "4711" in caught.value.headline
+    assert "kill -INT 4711" in dict(caught.value.facts)["try"]
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
     assert not run.is_live and run.state == "died"
@@ -144,7 +139,7 @@ def test_events_are_lines_and_survive_a_torn_one(tmp_path: Path) -> None:
         file.write('{"event": "torn", "wor')
     run.append_event("died", worker="actor/2", signal=9)
     run.close()
-    assert [(row["event"], row.get("worker")) for row in run.read_events()] == [("started", None), ("died", "actor/2")]
+    assert [(row["event"], row.get("worker")) for row in read_lines(run.events)] == [("started", None), ("died", "actor/2")]
 
 
 def test_two_processes_append_whole_lines(tmp_path: Path) -> None:
@@ -174,18 +169,8 @@ def test_eval_rows_keep_their_columns_when_one_is_added(tmp_path: Path) -> None:
     ]
 
 
-def test_texts_and_seeds_are_put_in_one_step(tmp_path: Path) -> None:
+def test_texts_are_put_in_one_step(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, "cartpole", 1)
     run.write_text("overrides.txt", "algorithm.lr=1e-3\n")
-    run.write_seeds({"root": 5})
     assert run.overrides.read_text() == "algorithm.lr=1e-3\n"
-    assert json.loads(run.seeds.read_text()) == {"root": 5}
     assert not list(run.path.glob(".tmp-*"))
-
-
-def test_log_tail_is_the_last_lines(tmp_path: Path) -> None:
-    run = RunFolder.create(tmp_path, "cartpole", 1)
-    assert run.log_tail("actor", 0) == []
-    run.log("actor", 0).write_text("".join(f"line {number} {'é' * 100}\n" for number in range(100)))
-    tail = run.log_tail("actor", 0)
-    assert len(tail) == 20 and tail[0].startswith("line 80 ") and tail[-1].startswith("line 99 ")
