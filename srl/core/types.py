@@ -95,3 +95,16 @@ class Counts:
         self.bytes += more.bytes
         for reason, number in more.dropped.items():
             self.drop(reason, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is waited for, and for which workers."""
+
+    what: str
+    """`credit`, `free slot`, `slabs`, `answers`, `questions`, `parameters`, `newer parameters`, `past version`, `env steps`."""
+    whom: tuple[str, ...] = ()
+    """`node/index` of each; none: nothing that could give it is attached."""
+
+    def __str__(self) -> str:
+        return f"{self.what} from {', '.join(self.whom)}" if self.whom else f"{self.what}, from no worker that is attached"

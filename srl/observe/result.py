@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from srl.core.errors import RunError, SrlError, UserError
+from srl.core.types import Waiting
 from srl.observe.console import aligned, clock_time
 
 Kind: TypeAlias = Literal["done", "solved", "interrupted", "preempted", "worker failure", "stalled", "user error"]
@@ -119,7 +120,7 @@ class RunResult:
     """Figures of the run: (label, text)."""
     error: SrlError | None = None
     """The error behind a `user error`, or what the run itself raised."""
-    waits: Mapping[str, str] = field(default_factory=dict)
+    waits: Mapping[str, Collection[Waiting]] = field(default_factory=dict)
     """Of a stall: what each worker waits for."""
 
     def __repr__(self) -> str:
@@ -160,7 +161,7 @@ class RunResult:
         if self.kind == "worker failure":
             return self._worker_failure()
         if self.kind == "stalled":
-            lines = [(worker, f"waits for {what}") for worker, what in self.waits.items()]
+            lines = [(worker, f"waits for {'; '.join(map(str, waits))}") for worker, waits in self.waits.items()]
             return RunError(self.headline or "no progress", *lines, *self._next(), code="R02")
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from srl.core.readings import RETURN, Metric, Reading
-from srl.core.types import Counts
+from srl.core.types import Counts, Waiting
 from srl.graph.spec import Graph, Node
 from srl.observe.advisor import advise
 from srl.observe.ledger import Ledger
@@ -106,7 +105,7 @@ class Totals:
                         kept.metrics[key] = metric
                     elif metric.rule in ("count", "time", "spread"):
                         seen.lived.merge(Reading({key: metric}))
-                seen.report = WorkerReport(kept, 0.0, "", seen.report.finished, {})
+                seen.report = WorkerReport(kept, 0.0, (), seen.report.finished, {})
 
     def late_counts(self, process: str, end: str, counts: Counts) -> None:
         """What one survivor knows of an end that died; its last report may be half a second old."""
@@ -161,7 +160,7 @@ class Totals:
         known = self._processes.get(process)
         return known.rss if known is not None and known.alive else 0
 
-    def waits(self) -> dict[str, str]:
+    def waits(self) -> dict[str, tuple[Waiting, ...]]:
         """Worker -> what it waits for."""
         return {name: seen.report.waits for name, seen in self._workers.items() if seen.report.waits}
 
@@ -185,6 +184,7 @@ class Totals:
         values |= {f"rate/train/{policy}": rate for policy, rate in report.policy_rates.items()}
         for row in report.workers:
             values[f"busy/{row.kind}"] = row.busy
+            values |= {f"waits/{row.kind}/{what}": part for what, part in row.waits.items()}
             if row.rss and not row.over:
                 values |= {f"cpu/{row.kind}": row.cpu, f"rss/{row.kind}": float(row.rss)}
         return values
@@ -240,8 +240,7 @@ class Totals:
         seen = self._workers.setdefault(name, _Seen(report))
         if not self.resting:
             seen.busy.update(report.busy, now)
-            if report.waits:
-                seen.waited[_brief(report.waits)] += 1
+            seen.waited.update(waiting.what for waiting in report.waits)
         seen.report = report
         for key, metric in report.reading.metrics.items():
             if metric.rule in ("mean", "spread"):
@@ -317,7 +316,7 @@ class Totals:
             cpu=sum(process.cores.value for process in shown),
             rss=sum(process.rss for process in shown),
             over=not alive,
-            waits={text: (1 - busy) * number / waited.total() for text, number in waited.most_common(3)},
+            waits={what: (1 - busy) * number / waited.total() for what, number in waited.most_common(3)},
             shares={activity: min(1.0, seconds / whole) for activity, seconds in spent.items() if whole and seconds},
             restarts=self.restarts[node.name],
         )
@@ -365,14 +364,6 @@ class Totals:
     def _speed(self, name: str, counter: float, now: float) -> float:
         rate = self._rates.setdefault(name, Rate(level=True))
         return rate.value if self.resting else rate.update(counter, now)
-
-
-def _brief(waits: str) -> str:
-    """What for, without who: `samples:actor/1 waits for 1 grants of ...` is `grants`."""
-    if waits.startswith("group "):
-        return "answers"
-    found = re.match(r"\S+:\S+ waits for (?:the |[\d,]+ )?(kept version|\w+)", waits)
-    return found[1] if found else waits[:40]
 
 
 def _is_return(name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from srl.core.spec import TreeSpec
 from srl.core.tree import Tree
-from srl.core.types import Counts
+from srl.core.types import Counts, Waiting
 
 Version: TypeAlias = int
 """(epoch, updates) in one number: epoch << 40 | updates. Epochs grow at each start of a trainer."""
@@ -86,9 +86,14 @@ class End(ABC):
     def counts(self) -> Counts:
         """Totals since this end was opened, detached peers included."""
 
-    def waits(self) -> str:
-        """In words, what this end waits for: for the table and for the deadlock report. Empty: nothing."""
-        return ""
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """`node/index` of the attached peers."""
+        return ()
+
+    def waits(self) -> Waiting | None:
+        """What this end waits for now: for the table and for the deadlock report."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

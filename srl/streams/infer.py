@@ -12,7 +12,7 @@ import numpy as np
 
 from srl.core.spec import lead
 from srl.core.tree import Array, Tree
-from srl.core.types import Counts
+from srl.core.types import Counts, Waiting
 from srl.streams.base import Answer, Asked, InferClient, InferServer, StreamSpec, Ticket, Version
 from srl.streams.codec import Arena, Layout
 from srl.streams.peers import ANSWER, ASK, Peer, Peers, Transport, Wire, in_order, index_of
@@ -76,14 +76,9 @@ class Client(Peers[_ServerPeer], InferClient):
     def ready(self, group: int) -> Answer | None:
         return self._groups[group].answer
 
-    def waits(self) -> str:
-        texts = [
-            f"group {group} waits for {question.server.name if question.server else 'a server that is not attached'}"
-            f" (version {question.min_version} or newer)"
-            for group, question in enumerate(self._groups)
-            if question.open
-        ]
-        return f"{self.name}: {', '.join(texts)}" if texts else ""
+    def waits(self) -> Waiting | None:
+        servers = [question.server for question in self._groups if question.open]
+        return Waiting("answers", self.workers_of(server for server in servers if server is not None)) if servers else None
 
     def _send(self, group: int, question: _Question, server: _ServerPeer | None) -> None:
         question.server = server
@@ -226,10 +221,9 @@ class Server(Peers[_ClientPeer], InferServer):
         if stack is not None:
             self._stacks.append(stack)
 
-    def waits(self) -> str:
-        if not self._queue:
-            return ""
-        return f"{self.name} holds {len(self._queue)} questions that need version {self._queue[0].min_version} or newer"
+    def waits(self) -> Waiting | None:
+        """A question that is left in the queue needs newer parameters than any `take` has had."""
+        return Waiting("newer parameters") if self._queue else Waiting("questions", self.workers)
 
     def _take_one(self, version: Version) -> Asked | None:
         """The usual case, without lists."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from srl.core.errors import UserError
 from srl.core.tree import Array, Tree
-from srl.core.types import Counts
+from srl.core.types import Counts, Waiting
 from srl.streams.base import ParamPublisher, ParamSubscriber, StreamSpec, Version
 from srl.streams.codec import Arena, Layout
 from srl.streams.peers import FETCH, HELD, KEPT, NEW, NEWER, PARAMS, Peer, Peers, Transport, Wire
@@ -256,8 +256,8 @@ class Subscriber(Peers[_PublisherPeer], ParamSubscriber):
     def kept(self) -> tuple[Version, ...]:
         return tuple(self._sources[-1].kept) if self._sources else ()
 
-    def waits(self) -> str:
-        return f"{self.name} waits for the kept version `{self._selector}`" if self._selector else ""
+    def waits(self) -> Waiting | None:
+        return Waiting("past version", self.workers) if self._selector else None
 
     def _take(self, found: tuple[Version, Tree]) -> tuple[Version, Tree]:
         self._counts.taken += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -181,6 +181,16 @@ class Peers(End, Generic[P]):
     def peers(self) -> tuple[str, ...]:
         """Names of the attached."""
         return tuple(self._by_name)
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """`node/index` of the attached peers."""
+        return self.workers_of(self._by_name.values())
+
+    @staticmethod
+    def workers_of(links: Iterable[Peer]) -> tuple[str, ...]:
+        """`node/index` of these peers, each once."""
+        return tuple(in_order({link.name.partition(":")[2] for link in links}))
 
     def receive(self, source: int, kind: int, slot: int, number: int, value: int, body: Tree | None) -> None:
         """A message has come: called by the transport."""

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from srl.core.tree import Tree
-from srl.core.types import Counts
+from srl.core.types import Counts, Waiting
 from srl.streams.base import Loan, SampleConsumer, SampleProducer, Slab, StreamSpec, Version
 from srl.streams.codec import Arena, Layout
 from srl.streams.peers import (
@@ -136,14 +136,12 @@ class Producer(Peers[_ConsumerPeer], SampleProducer):
             while link.credits:
                 link.wire.send(RETURN, 0, link.credits.popleft()[0])
 
-    def waits(self) -> str:
+    def waits(self) -> Waiting | None:
         if self._wishes:
-            asked = ", ".join(f"{link.name} ({link.asked})" for link in self._by_name.values() if link.asked)
-            return f"{self.name} waits for {self._wishes} credits of {asked or 'a consumer that is not attached'}"
-        if not self._free:
-            held = ", ".join(sorted({self._by_source[source].name for slot in self._slots for source in slot.holders}))
-            return f"{self.name} has no free slot: {held or 'none'} must release one" if not self._any_open() else ""
-        return ""
+            return Waiting("credit", self.workers_of(link for link in self._by_name.values() if link.asked))
+        if not self._free and not self._any_open():
+            return Waiting("free slot", self.workers_of(self._by_source[at] for slot in self._slots for at in slot.holders))
+        return None
 
     def _any_open(self) -> bool:
         return any(slot.open for slot in self._slots)
@@ -379,11 +377,11 @@ class Consumer(Peers[_ProducerPeer], SampleConsumer):
     def unused_credits(self) -> int:
         return len(self._credits) + self._outstanding
 
-    def waits(self) -> str:
+    def waits(self) -> Waiting | None:
         if self._arrived or not self.unused_credits:
-            return ""
-        who = ", ".join(f"{link.name} ({len(link.outstanding)})" for link in self._by_name.values() if link.outstanding)
-        return f"{self.name} waits for slabs: {len(self._credits)} credits nobody wants yet, credited to {who or 'nobody'}"
+            return None
+        credited = [link for link in self._by_name.values() if link.outstanding]
+        return Waiting("slabs", self.workers_of(credited) or self.workers)
 
     # messages -------------------------------------------------------------------------------------------------------
 

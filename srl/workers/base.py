@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from srl.core.readings import Reading
 from srl.core.spec import TreeSpec
+from srl.core.types import Waiting
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived, PolicyInfo
 from srl.streams.base import End, Kind, Side
@@ -97,9 +98,9 @@ class Worker(ABC):
         """When to poll again (time.monotonic) even if no message arrives."""
         return None
 
-    def waits(self) -> str:
-        """In words, what this worker waits for now."""
-        return ", ".join(text for end in self.ends.values() if (text := end.waits()))
+    def waits(self) -> tuple[Waiting, ...]:
+        """What this worker waits for now, each thing once."""
+        return tuple(dict.fromkeys(waiting for end in self.ends.values() if (waiting := end.waits()) is not None))
 
     @property
     def finished(self) -> bool:

@@ -14,6 +14,7 @@ from srl.api.policy import Policy
 from srl.core.load import option
 from srl.core.text import count
 from srl.core.tree import Array, Tree, map_tree
+from srl.core.types import Waiting
 from srl.envs.video import record
 from srl.plan.acting import ready_policy
 from srl.store import checkpoint
@@ -109,8 +110,9 @@ class EvaluatorWorker(Resumable, Worker):
                 RunFolder(self.context.folder).append_eval({"env_steps": self._env_steps, **self._results})
         return self.args.envs
 
-    def waits(self) -> str:
-        return f"{self._next:,} env steps"
+    def waits(self) -> tuple[Waiting, ...]:
+        trainers = dict.fromkeys(worker for end in self._params.values() for worker in end.workers)
+        return (Waiting("env steps", tuple(trainers)),)
 
     def drain(self) -> bool:
         """An evaluation that has begun is given up, unless it is the last one."""

@@ -159,7 +159,7 @@ class WorkerLoop:
         """Sleep after an idle sweep. Where every end is in this process nothing can wake it: a deadlock."""
         times = [at for worker in self.workers.values() if (at := worker.wake_at()) is not None]
         if not times and not self.wakeup.outside and not self.finished:
-            waits = [(name, worker.waits() or "nothing") for name, worker in self.workers.items()]
+            waits = [(name, "; ".join(map(str, worker.waits())) or "nothing") for name, worker in self.workers.items()]
             raise RunError("every worker waits and nothing can wake them", *waits, code="R03")
         rest = min([longest, *(max(0.0, at - time.monotonic()) for at in times)])
         self.wakeup.wait(rest)

@@ -13,6 +13,7 @@ from srl.core.load import option
 from srl.core.seeds import generator
 from srl.core.text import count
 from srl.core.tree import Array, Tree
+from srl.core.types import Waiting
 from srl.plan.acting import ready_policy
 from srl.streams.base import End, InferServer, ParamSubscriber, updates_of
 from srl.workers.acting import answer
@@ -115,8 +116,12 @@ class PolicyWorker(Resumable, Worker):
         units, waited = self._asks.waiting()
         return time.monotonic() + max(0.0, self.args.max_wait - waited) if units else None
 
-    def waits(self) -> str:
-        return "the first weights" if self.version < 0 else super().waits()
+    def waits(self) -> tuple[Waiting, ...]:
+        if self.version < 0 and self._params is not None:
+            return (Waiting("parameters", self._params.workers),)
+        if self._worth_waiting():
+            return (Waiting("questions", self._asks.workers),)
+        return super().waits()
 
     def _adopt(self, params: ParamSubscriber) -> None:
         """The newest weights; or, when the present ones have answered long enough, a past version."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srl.core.readings import Reading
-from srl.core.types import Counts
+from srl.core.types import Counts, Waiting
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class WorkerReport:
     reading: Reading
     busy: float
     """Seconds spent in polls that did something, since the start."""
-    waits: str
+    waits: tuple[Waiting, ...]
     finished: bool
     counts: Mapping[str, Counts]
     """Port -> totals of its end."""
@@ -28,7 +28,7 @@ def report_to_data(report: WorkerReport) -> dict[str, Any]:
     return {
         "reading": report.reading.to_data(),
         "busy": float(report.busy),
-        "waits": report.waits,
+        "waits": [[waiting.what, list(waiting.whom)] for waiting in report.waits],
         "finished": bool(report.finished),
         "counts": {port: counts_to_data(counts) for port, counts in report.counts.items()},
     }
@@ -38,7 +38,7 @@ def report_from_data(data: Mapping[str, Any]) -> WorkerReport:
     return WorkerReport(
         reading=Reading.from_data(data["reading"]),
         busy=data["busy"],
-        waits=data["waits"],
+        waits=tuple(Waiting(str(what), tuple(whom)) for what, whom in data["waits"]),
         finished=data["finished"],
         counts={port: Counts(*numbers) for port, numbers in data["counts"].items()},
     )

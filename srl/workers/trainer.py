@@ -17,7 +17,7 @@ from srl.core.registry import REGISTRIES
 from srl.core.seeds import word
 from srl.core.text import count
 from srl.core.tree import Tree
-from srl.core.types import Component
+from srl.core.types import Component, Waiting
 from srl.learners.base import Learner, Task
 from srl.store.checkpoint import Checkpoint
 from srl.store.weights import starting_weights
@@ -106,8 +106,8 @@ class TrainerWorker(Resumable, Worker):
     def finished(self) -> bool:
         return self._progress.counted(self.env_steps, self.updates) >= 1.0
 
-    def waits(self) -> str:
-        return "" if self.finished else super().waits()
+    def waits(self) -> tuple[Waiting, ...]:
+        return () if self.finished else super().waits()
 
     def at_barrier(self) -> bool:
         return self._barrier_due

@@ -15,6 +15,7 @@ import pytest
 
 from srl.core.errors import UserError
 from srl.core.spec import Leaf
+from srl.core.types import Waiting
 from srl.streams.base import FOREIGN, version
 from srl.streams.open import open_end
 from srl.streams.param import HISTORY
@@ -213,7 +214,7 @@ def test_credits_of_a_dead_producer_are_issued_again_and_what_it_had_put_is_stil
     other.detach("nobody", "died")
     assert counts.put == 1
     rig.close_end(producer)
-    rig.until(lambda: "waits for" not in other.waits())
+    rig.until(lambda: other.waits() is None)
     assert [rig.until(other.alloc).credit for _ in range(2)] == [1, 2]
     loan = consumer.get()
     assert loan is not None
@@ -380,7 +381,7 @@ def test_a_question_is_held_until_its_version_is_there_and_lets_others_pass(rig:
     assert asked is not None
     assert asked.rows["obs"][0, 0] == 2
     asked.reply(answer_to(asked.rows), version(2, 4))
-    assert "version" in server.waits()
+    assert server.waits() == Waiting("newer parameters")
     asked = server.take(10, version(2, 5))
     assert asked is not None
     asked.reply(answer_to(asked.rows), version(2, 5))
@@ -449,9 +450,10 @@ def test_open_questions_of_a_dead_server_are_asked_elsewhere_and_answered_once(r
 def test_questions_wait_for_a_server_that_is_not_there_yet(rig: Rig) -> None:
     client = rig.client()
     ticket = client.post(0, rows(2, 8), 0)
-    assert "not attached" in client.waits()
+    assert client.waits() == Waiting("answers")
     server = rig.server()
     rig.join([client], [server])
+    assert client.waits() == Waiting("answers", (server.name.partition(":")[2],))
     asked = rig.until(lambda: server.take(10, 0))
     asked.reply(answer_to(asked.rows), 4)
     assert rig.until(lambda: client.ready(0)).version == 4

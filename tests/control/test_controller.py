@@ -78,7 +78,7 @@ def test_an_inline_graph_that_cannot_move_names_who_waits_for_what(tmp_path: Any
     assert result.exit_code == 3
     text = result.format()
     assert "every worker waits" in text
-    assert "counter/0: numbers:counter/0 waits for" in text
+    assert "counter/0: credit from adder/0" in text
 
 
 def test_the_result_says_why_a_process_was_not_restarted(tmp_path: Any) -> None:

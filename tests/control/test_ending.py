@@ -17,7 +17,7 @@ def seen(mean: float = 0.0, *, episodes: int = 0, finished: bool = False) -> Tot
     reading: dict[str, Any] = {"env_steps": ["count", 1000]}
     if episodes:
         reading["episode/return"] = ["episode", mean * episodes, float(episodes)]
-    report = {"reading": reading, "busy": 0.0, "waits": "", "finished": finished, "counts": {}}
+    report = {"reading": reading, "busy": 0.0, "waits": [], "finished": finished, "counts": {}}
     totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
     return totals
 

@@ -148,7 +148,7 @@ def test_a_phase_a_report_or_a_restart_breaks_the_silence() -> None:
     assert court.after(59, phases) is None
     court.dies()
     assert court.after(59, phases) is None
-    report = {"reading": {"env_steps": ["count", 5]}, "busy": 0.0, "waits": "", "finished": False, "counts": {}}
+    report = {"reading": {"env_steps": ["count", 5]}, "busy": 0.0, "waits": [], "finished": False, "counts": {}}
     court.totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
     assert court.after(59, phases) is None
     ending = court.after(3, phases)

@@ -31,7 +31,7 @@ def entry(worker: str, port: str, *, reading: Any = None, at: float = 1.0, cpu: 
     report = {
         "reading": reading or {},
         "busy": 0.92 * at,
-        "waits": "",
+        "waits": [],
         "finished": False,
         "counts": {port: [1, 1, 1, 8, {}]},
     }

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from srl.core.errors import UserError
+from srl.core.types import Waiting
 from srl.observe.result import EXIT_CODES, Failure, RunResult
 
 KILLED = Failure(
@@ -153,12 +154,17 @@ def test_an_interrupted_run_says_how_to_resume() -> None:
 
 
 def test_a_stall_says_who_waits_for_what() -> None:
+    waits = {"trainer/0": [Waiting("slabs", ("actor/0", "actor/1"))]}
     result = RunResult(
-        kind="stalled", headline="no env step for 60 s", run="r", checkpoint="step_000000001", waits={"trainer/0": "slabs"}
+        kind="stalled",
+        headline="no env step for 60 s",
+        run="r",
+        checkpoint="step_000000001",
+        waits=waits,
     )
     assert result.format().splitlines() == [
         "error[R02]: no env step for 60 s",
-        "  trainer/0: waits for slabs",
+        "  trainer/0: waits for slabs from actor/0, actor/1",
         "  next: python -m srl.launch --resume r",
     ]
 

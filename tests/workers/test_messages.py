@@ -12,7 +12,7 @@ from srl.cluster.reliable import ReliableChannel
 from srl.control.lifecycle import BoundEnd, peers_of, plan_processes
 from srl.core.errors import HostileFrame
 from srl.core.readings import Reading
-from srl.core.types import Counts
+from srl.core.types import Counts, Waiting
 from srl.graph.spec import Node
 from srl.workers.channel import Channel
 from srl.workers.messages import LIMIT, pack, unpack
@@ -62,7 +62,7 @@ def test_a_report_survives_the_way() -> None:
     reading.spread("staleness", 4, 3, 0, 2)
     reading.point("eval/return", 475.0, 1000, 8)
     reading.time("env step", 0.25)
-    report = WorkerReport(reading, 0.5, "credits", False, {"out": Counts(4, 3, 2, 100, {"stop": 1})})
+    report = WorkerReport(reading, 0.5, (Waiting("credit", ("trainer/0",)),), False, {"out": Counts(4, 3, 2, 100, {"stop": 1})})
     assert report_from_data(msgpack.unpackb(msgpack.packb(report_to_data(report)))) == report
 
 
