@@ -49,6 +49,9 @@ class Box:
     high: tuple[float, ...]
 
 
+TEAM = "agent"
+"""The team, and its one agent, of a single-agent env."""
+
 ActionSpec: TypeAlias = "Discrete | MultiDiscrete | MultiBinary | Box | dict[str, Any]"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 BUILTIN: dict[str, dict[str, str]] = {
     "env": {
         "gym": "srl.envs.gym:GymEnv",
-        "gym_vector": "srl.envs.gym:GymVectorEnv",
+        "gym_vector": "srl.envs.gym_vector:GymVectorEnv",
         "mujoco": "srl.envs.mujoco:MujocoEnv",
         "pettingzoo": "srl.envs.pettingzoo:PettingZooEnv",
         "fake": "srl.envs.fake:FakeEnv",

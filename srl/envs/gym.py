@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from srl.api.env import BatchEnv, Block, EnvSpec, TeamBlock, TeamSpec
+from srl.api.env import TEAM, BatchEnv, Block, EnvSpec, TeamBlock, TeamSpec
 from srl.core.errors import SrlError, UserError
 from srl.core.imports import import_path
 from srl.core.load import load, nearest, option
@@ -21,12 +21,7 @@ from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree, map_tree
 from srl.envs.drawing import choose_gl, frame_rate
 from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, describe, is_reward, name_of
-from srl.envs.gym_vector import GymVectorEnv
-from srl.envs.saving import is_classic, pack_classic, unpack_classic
-from srl.envs.single import TEAM
 from srl.envs.spaces import Actions, Fault, Obs, actions_of, obs_of
-
-__all__ = ["GymConfig", "GymEnv", "GymVectorEnv"]
 
 _EIGHTH = 8
 _NEVER = sys.maxsize
@@ -138,6 +133,8 @@ class GymEnv(BatchEnv):
     def save(self) -> Tree | None:
         if not self._is_simple():
             return None
+        from srl.envs.saving import pack_classic
+
         counters = np.array([self._episode, self._elapsed, self._seed, self._ended], np.int64)
         saved: dict[str, Any] = {"counters": counters, "tick": np.array(self._tick)}
         return saved | {"envs": {f"{i:06d}": pack_classic(env) for i, env in enumerate(self._envs)}}
@@ -145,6 +142,8 @@ class GymEnv(BatchEnv):
     def load(self, saved: Tree) -> None:
         if not self._is_simple():
             return super().load(saved)
+        from srl.envs.saving import unpack_classic
+
         assert isinstance(saved, dict)
         episode, elapsed, seed, ended = np.asarray(saved["counters"]).tolist()
         self._episode, self._elapsed, self._seed = episode, elapsed, seed
@@ -161,6 +160,8 @@ class GymEnv(BatchEnv):
 
     def _is_simple(self) -> bool:
         """Whether nothing is wrapped around envs whose memory is known."""
+        from srl.envs.saving import is_classic
+
         return all(is_classic(env) and env.unwrapped is env for env in self._envs)
 
     def _make(self) -> tuple[gymnasium.Env[Any, Any], int]:

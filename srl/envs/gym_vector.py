@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from srl.api.env import BatchEnv, Block, EnvSpec, TeamSpec
+from srl.api.env import TEAM, BatchEnv, Block, EnvSpec, TeamSpec
 from srl.core.errors import UserError
 from srl.core.load import load, option
 from srl.core.seeds import Seeds
@@ -19,7 +19,6 @@ from srl.core.tree import Array, Tree, map_tree
 from srl.envs.drawing import choose_gl
 from srl.envs.faults import Spot, bad_observation, bad_step, name_of
 from srl.envs.saving import pack_rng, unpack_rng
-from srl.envs.single import TEAM
 from srl.envs.spaces import Fault, actions_of, obs_of
 
 

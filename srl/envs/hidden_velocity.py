@@ -8,12 +8,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from srl.api.env import BatchEnv, Block, TeamBlock
+from srl.api.env import TEAM, BatchEnv, Block, TeamBlock
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree
 from srl.envs.gym_vector import GymVectorEnv
-from srl.envs.single import TEAM
 
 _POSITIONS = (0, 2)  # of the cart, of the pole
 

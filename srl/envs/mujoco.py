@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from srl.api.env import BatchEnv, Block, Box, EnvSpec, TeamSpec
+from srl.api.env import TEAM, BatchEnv, Block, Box, EnvSpec, TeamSpec
 from srl.core.errors import NotImportable, UserError
 from srl.core.load import load, nearest, option
 from srl.core.seeds import Seeds
@@ -19,7 +19,6 @@ from srl.core.tree import Array, Tree
 from srl.envs.drawing import require_gl
 from srl.envs.mujoco_task import Task
 from srl.envs.mujoco_tasks import TASKS
-from srl.envs.single import TEAM
 
 STATS = ("x_position", "y_position", "distance_from_origin")
 """Of gymnasium's info, what makes sense once an episode."""

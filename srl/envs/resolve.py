@@ -135,10 +135,11 @@ def _import_family(name: str) -> None:
 
 def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
     """Whether the batched MuJoCo env plays this very task with these settings."""
-    from srl.envs.mujoco_tasks import TASKS
+    import gymnasium
 
-    if name not in TASKS:
-        return False
+    registered = gymnasium.registry.get(name)
+    if registered is None or not str(registered.entry_point).startswith("gymnasium.envs.mujoco"):
+        return False  # without importing our tasks
     from srl.envs.mujoco import plays
 
     return plays(name, args)

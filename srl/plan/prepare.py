@@ -20,8 +20,8 @@ from srl.graph.check import check, check_resources, notes
 from srl.graph.layouts import plan
 from srl.graph.spec import Graph
 from srl.plan.check import check_memory, warnings
+from srl.plan.child import derived_specs, held_here
 from srl.plan.lines import plan_lines
-from srl.plan.remembered import derived_specs, held_here
 from srl.plan.sequences import check_sequences
 from srl.plan.specs import Derived
 from srl.store.weights import check_fresh, check_weights, exact_run

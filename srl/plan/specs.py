@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from srl.api.env import EnvSpec, action_leaves, mask_leaves
+from srl.api.env import Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, TeamSpec, action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
-from srl.core.spec import Leaf, TreeSpec, from_data, lead, to_data
-from srl.plan.plain import env_from_data, env_to_data, policy_from_data, policy_to_data
+from srl.core.plain import from_plain, to_plain
+from srl.core.spec import Leaf, TreeSpec, lead
 from srl.streams.base import StreamSpec
 
 
@@ -98,64 +98,18 @@ class Derived:
 
     def to_data(self) -> dict[str, Any]:
         """Plain data for msgpack."""
-        return {
-            "env": env_to_data(self.env),
-            "policies": {
-                name: {
-                    "use": info.use,
-                    "config": dict(info.config),
-                    "spec": policy_to_data(info.spec),
-                    "teams": list(info.teams),
-                    "memory": to_data(info.memory),
-                    "reads": list(info.reads),
-                    "bounds": info.bounds,
-                    "extra": {key: to_data(leaf) for key, leaf in info.extra.items()},
-                    "signals": {key: to_data(leaf) for key, leaf in info.signals.items()},
-                    "params": to_data(info.params),
-                    "twin": info.twin,
-                    "memory_every": info.memory_every,
-                    "needs_torch": info.needs_torch,
-                    "source": info.source,
-                    "chunk": info.chunk,
-                    "burn_in": info.burn_in,
-                }
-                for name, info in self.policies.items()
-            },
-            "streams": {
-                name: {
-                    "kind": spec.kind,
-                    "via": spec.via,
-                    "record": to_data(spec.record),
-                    "answer": to_data(spec.answer),
-                    "route": spec.route,
-                    "compress": spec.compress,
-                }
-                for name, spec in self.streams.items()
-            },
-        }
+        data: dict[str, Any] = to_plain(self)
+        return data
 
     @staticmethod
     def from_data(data: Mapping[str, Any]) -> Derived:
         """The inverse of `to_data`."""
-        policies = {}
-        for name, info in data["policies"].items():
-            trees: dict[str, Any] = {key: from_data(info[key]) for key in ("memory", "params")}
-            groups: dict[str, Any] = {
-                key: {leaf: from_data(spec) for leaf, spec in info[key].items()} for key in ("extra", "signals")
-            }
-            names = ("use", "config", "bounds", "twin", "memory_every", "needs_torch", "source", "chunk", "burn_in")
-            same: dict[str, Any] = {key: info[key] for key in names}
-            policies[name] = PolicyInfo(
-                name=name,
-                spec=policy_from_data(info["spec"]),
-                teams=tuple(info["teams"]),
-                reads=tuple(info["reads"]),
-                **trees,
-                **groups,
-                **same,
-            )
-        streams = {
-            name: StreamSpec(**{**spec, "name": name, "record": from_data(spec["record"]), "answer": from_data(spec["answer"])})
-            for name, spec in data["streams"].items()
-        }
-        return Derived(env=env_from_data(data["env"]), policies=policies, streams=streams)
+        derived = from_plain(data, _CLASSES)
+        if not isinstance(derived, Derived):
+            raise ValueError("not the specs of a run")
+        return derived
+
+
+_CLASSES = (
+    Derived, PolicyInfo, StreamSpec, EnvSpec, TeamSpec, PolicySpec, Leaf, Discrete, MultiDiscrete, MultiBinary, Box,
+)  # fmt: skip

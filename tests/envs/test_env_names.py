@@ -17,7 +17,8 @@ from srl.api.env import Discrete
 from srl.core.errors import UserError
 from srl.core.seeds import Seeds
 from srl.envs.fake import FakeEnv
-from srl.envs.gym import GymEnv, GymVectorEnv
+from srl.envs.gym import GymEnv
+from srl.envs.gym_vector import GymVectorEnv
 from srl.envs.resolve import make_env
 
 

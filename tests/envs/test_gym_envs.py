@@ -10,12 +10,12 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete, new_block, renew
+from srl.api.env import TEAM, Box, Discrete, MultiBinary, MultiDiscrete, new_block, renew
 from srl.core.errors import UserError
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
-from srl.envs.gym import GymEnv, GymVectorEnv
-from srl.envs.single import TEAM
+from srl.envs.gym import GymEnv
+from srl.envs.gym_vector import GymVectorEnv
 from tests.errors import raises
 
 

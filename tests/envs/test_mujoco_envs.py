@@ -12,14 +12,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-from srl.api.env import Box, new_block, renew
+from srl.api.env import TEAM, Box, new_block, renew
 from srl.core.errors import UserError
 from srl.core.seeds import Seeds
 from srl.envs.gym import GymEnv
 from srl.envs.mujoco import MujocoEnv
 from srl.envs.mujoco_tasks import TASKS
 from srl.envs.resolve import make_env
-from srl.envs.single import TEAM
 
 OTHER: dict[str, dict[str, Any]] = {
     "HalfCheetah-v5": {"ctrl_cost_weight": 0.3, "forward_reward_weight": 2.0, "reset_noise_scale": 0.05},

@@ -9,7 +9,7 @@ from srl.core.errors import UserError
 from srl.core.machine import Machine
 from srl.envs.check import check_env
 from srl.graph.layouts import plan
-from srl.plan.derive import derive_in_child
+from srl.plan.child import derive_in_child
 
 MINE = """
 import os, signal, sys
@@ -80,7 +80,7 @@ def test_a_policy_that_cannot_be_built_is_named_with_its_line(mine: str) -> None
 
 @pytest.mark.parametrize(
     ("name", "how", "likely"),
-    [("Quits", "was ended with exit code 5", "os._exit"), ("Crashes", "died of SIGSEGV", "native code that crashed")],
+    [("Quits", "ended with exit code 5", "os._exit"), ("Crashes", "died of SIGSEGV", "native code that crashed")],
 )
 def test_a_look_that_dies_without_a_word_says_how(mine: str, name: str, how: str, likely: str) -> None:
     error = refused(env=f"{mine}:{name}")

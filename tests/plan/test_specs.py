@@ -3,16 +3,19 @@
 from dataclasses import replace
 
 import msgpack
+import numpy as np
 import pytest
 
+from srl.api.env import Box, Discrete, MultiDiscrete
 from srl.config.experiment import read_experiment
 from srl.core.machine import Machine
+from srl.core.plain import from_plain, to_plain
 from srl.core.types import Component
 from srl.envs.hide_and_seek.config import Config
 from srl.envs.hide_and_seek.env import env_spec
 from srl.graph.layouts import plan
-from srl.plan import remembered as specs
-from srl.plan.plain import env_from_data, env_to_data
+from srl.plan import child as specs
+from srl.plan.specs import Derived
 
 MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
 
@@ -40,7 +43,7 @@ def test_a_second_look_is_from_memory_and_equal(tmp_path, monkeypatch):
 def test_a_damaged_memory_is_looked_up_again(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     graph = wired()
-    file = tmp_path / "srl" / "specs" / f"{specs.spec_key(graph)}.msgpack"
+    file = specs.cache_file(graph)
     file.parent.mkdir(parents=True)
     file.write_bytes(b"\x81")
     assert specs.derived_specs(graph).policies["main"].spec.agents == 1
@@ -48,12 +51,15 @@ def test_a_damaged_memory_is_looked_up_again(tmp_path, monkeypatch):
 
 def test_code_of_the_user_is_never_remembered():
     graph = wired()
-    assert specs.spec_key(graph) is not None
-    assert specs.spec_key(replace(graph, env=Component(use="mine.py:Env"))) is None
-    assert specs.spec_key(replace(graph, plugins=("my_pkg",))) is None
+    assert specs.cache_file(graph) is not None
+    assert specs.cache_file(replace(graph, env=Component(use="mine.py:Env"))) is None
+    assert specs.cache_file(replace(graph, plugins=("my_pkg",))) is None
 
 
-def test_what_an_env_says_of_itself_survives_the_memory():
+def test_specs_survive_the_cache():
     env = env_spec(Config())
     assert env.headline[0] == "seen" and set(env.headline) <= set(env.stats)
-    assert env_from_data(msgpack.unpackb(msgpack.packb(env_to_data(env)))) == env
+    derived = Derived(env=env, policies={})
+    assert Derived.from_data(msgpack.unpackb(msgpack.packb(derived.to_data()))) == derived
+    action = {"kind": Discrete(3), "where": Box((2,), (0.0, -np.inf), (1.0, np.inf)), "more": {"counts": MultiDiscrete((2, 3))}}
+    assert from_plain(msgpack.unpackb(msgpack.packb(to_plain(action))), (Discrete, Box, MultiDiscrete)) == action

@@ -1,0 +1,58 @@
+"""What the processes of a real run import: memory and seconds of every actor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 53
+"""Of our own files; it only goes down."""
+LISTING = """
+import atexit, json, os, sys
+from pathlib import Path
+
+def write():
+    Path(os.environ["LISTED"], f"{os.getpid()}.json").write_text(json.dumps([sys.argv[1:], list(sys.modules)]))
+
+atexit.register(write)
+"""
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """Worker -> the modules that its process had imported when it ended, in an ordinary run with an evaluator."""
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "listing.py").write_text(LISTING)
+    words = ["experiment=cartpole", "layout=impala", "sampling.workers=1", "stop.env_steps=16000", "evaluation.every=8000"]
+    command = [sys.executable, "-m", "srl.launch", *words, f"import={folder / 'listing.py'}", "--runs", str(folder), "--quiet"]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "LISTED": str(folder)}, check=True, capture_output=True)
+    lists = [json.loads(file.read_text()) for file in folder.glob("*.json")]
+    return {argv[0]: set(modules) for argv, modules in lists if argv and argv[0].endswith("/0")}
+
+
+def ours(modules: set[str]) -> list[str]:
+    """Our files that were imported, without the `__init__` of the rooms."""
+    mine = sorted(name for name in modules if name.partition(".")[0] == "srl")
+    return [name for name in mine if not any(other.startswith(f"{name}.") for other in mine)]
+
+
+def test_an_actor_with_its_policy_inside_imports_few_modules(imported):
+    assert len(ours(imported["actor/0"])) <= LIMIT, "\n".join(ours(imported["actor/0"]))
+
+
+@pytest.mark.parametrize(
+    ("worker", "unwanted"),
+    [
+        ("actor/0", {"torch", "yaml", "safetensors", "grpc", "rich", "zmq", "cryptography", "srl.config", "srl.store"}),
+        ("evaluator/0", {"torch", "yaml", "grpc", "rich", "zmq", "cryptography", "srl.config"}),
+        ("trainer/0", {"gymnasium", "yaml", "grpc", "rich", "zmq", "cryptography", "srl.config", "srl.envs"}),
+    ],
+)
+def test_a_worker_imports_only_what_its_kind_needs(imported, worker, unwanted):
+    assert not unwanted & imported[worker]
