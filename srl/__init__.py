@@ -87,6 +87,7 @@ def launch(
     *,
     overrides: Sequence[str] = (),
     resume: str | Path | None = None,
+    resume_or_start: str | None = None,
     runs: str | Path = "runs",
     wait: bool = True,
     quiet: bool = False,
@@ -96,6 +97,7 @@ def launch(
 
     With `wait=False` it returns at once: use `run.wait()`, `run.stop()` and `run.metrics()`.
     `run.wait()` raises the error of a run that failed. `quiet` prints nothing.
+    `resume`: a run folder. `resume_or_start`: the id of a run, which is resumed if it is there and started if not.
     """
     from srl.core.imports import stop_if_imported
     from srl.observe.console import Console
@@ -103,7 +105,9 @@ def launch(
 
     stop_if_imported()
     console = None if quiet else Console()
-    run = make_run(experiment, overrides, settings=settings, resume=resume, runs=runs, console=console)
+    run = make_run(
+        experiment, overrides, settings=settings, resume=resume, resume_or_start=resume_or_start, runs=runs, console=console
+    )
     if wait:
         run.wait()
     else:

@@ -40,6 +40,7 @@ class LoadedRun:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder.path
+        folder.import_as_launched()
         self.graph: Graph = _graph(folder)
 
     @cached_property

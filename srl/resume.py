@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from srl.core.errors import UserError
+from srl.core.files import read_text
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
 from srl.graph.spec import Graph
@@ -26,7 +28,28 @@ def resumable(path: str | Path | None, *, read_only: bool = False) -> RunFolder 
         raise UserError(f"{folder.path} cannot be resumed: it has no config.yaml")
     if not read_only:
         folder.refuse_if_live()
+    folder.import_as_launched()
     return folder
+
+
+def requeued(path: Path, overrides: Sequence[str]) -> tuple[RunFolder | None, Sequence[str]]:
+    """What `--resume-or-start` finds at `path`: the run to resume, and the overrides that are new to it.
+
+    A run that was ended before its first checkpoint is moved aside and starts again.
+    """
+    folder = RunFolder(path)
+    if not folder.config.is_file():
+        return None, overrides
+    folder.refuse_if_live()
+    if all(
+        {"initial", "archive"} & set(found.relative_to(folder.checkpoints).parts)
+        for found in folder.checkpoints.rglob("manifest.json")
+    ):
+        path.rename(path.with_name(f"{path.name}_no_checkpoint_{time.strftime('%Y%m%d-%H%M%S')}"))
+        return None, overrides
+    words = read_text(folder.overrides).splitlines() if folder.overrides.is_file() else []
+    folder.import_as_launched()
+    return folder, [word for word in overrides if word not in words]
 
 
 def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str]) -> None:

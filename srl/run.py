@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from srl.core.errors import UserError
+from srl.core.files import read_text
 from srl.plan.prepare import Prepared, prepare
-from srl.resume import check_fit, nothing_left, resumable
+from srl.resume import check_fit, nothing_left, requeued, resumable
+from srl.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from srl.control.controller import Controller
     from srl.graph.spec import Graph
     from srl.observe.console import Console
     from srl.observe.result import RunResult
-    from srl.store.run_folder import RunFolder
 
 RUNS = "runs"
 """Where run folders are made."""
@@ -104,11 +106,22 @@ def make_run(
     *,
     settings: Mapping[str, Any] | None = None,
     resume: str | Path | None = None,
+    resume_or_start: str | None = None,
     runs: str | Path = RUNS,
     console: Console | None = None,
 ) -> Run:
-    """Check everything, then make the run folder. What is refused leaves neither a folder nor a process behind."""
-    resumed = resumable(resume)
+    """Check everything, then make the run folder. What is refused leaves neither a folder nor a process behind.
+
+    `resume_or_start`: the id of a run, resumed if there is one in `runs`, started under this id if not.
+    """
+    if resume_or_start is not None:
+        if resume is not None:
+            raise UserError("--resume and --resume-or-start exclude each other")
+        name = prepare(experiment, overrides, settings=settings, look=False).graph.name
+        resumed, overrides = requeued(RunFolder.path_of(runs, name, resume_or_start), overrides)
+        experiment, settings = (None, None) if resumed is not None else (experiment, settings)
+    else:
+        resumed = resumable(resume)
     prepared = prepare_run(experiment, overrides, settings=settings, resumed=resumed)
     if resumed is not None and (result := nothing_left(resumed, prepared.graph)) is not None:
         if console is not None:
@@ -116,7 +129,7 @@ def make_run(
         return Run(prepared.graph, resumed.path, None, result)
     if console is not None:
         console.plan(prepared.lines())
-    folder = write_down(prepared, overrides, resumed, runs)
+    folder = write_down(prepared, overrides, resumed, runs, resume_or_start)
     try:
         if console is not None:
             console.message(f"run folder {folder.path}")
@@ -141,12 +154,11 @@ def prepare_run(
     return prepared
 
 
-def write_down(prepared: Prepared, overrides: Sequence[str], resumed: RunFolder | None, runs: str | Path) -> RunFolder:
+def write_down(
+    prepared: Prepared, overrides: Sequence[str], resumed: RunFolder | None, runs: str | Path, run_id: str | None = None
+) -> RunFolder:
     """The run folder with everything that repeats the run; a resumed run keeps its own."""
-    from srl.core.files import read_text
-    from srl.store.run_folder import RunFolder
-
-    folder = resumed or RunFolder.create(runs, prepared.graph.name, prepared.graph.seed)
+    folder = resumed or RunFolder.create(runs, prepared.graph.name, prepared.graph.seed, run_id=run_id)
     try:
         folder.hold()
         folder.write_text("config.yaml", prepared.config_text())

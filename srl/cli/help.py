@@ -23,7 +23,8 @@ Run an experiment.
 overrides   a.b=3   a.list=[1,2]   +a.new=1   ~a.b (remove)   @file.yaml (merge)   import=my_pkg (plugin)
 
 options
-  --resume RUN        a run folder, or one above it: its newest run
+  --resume RUN        continue a run from its newest checkpoint: a run folder, or one above it for its newest run
+  --resume-or-start ID  continue the run RUNS/NAME/ID if it exists, else start it: for jobs that are requeued
   --dry-run           check everything, print the plan, start nothing
   --print-config      the resolved configuration, each value with where it came from
   --sweep KEY=A,B,C   one run for each value (several --sweep: each combination), one folder, one table
@@ -31,7 +32,11 @@ options
   --runs DIR          where run folders are made (default: runs)
   --quiet             no plan and no progress, only the result
   --trace             tracebacks of user errors too
-  --help [SECTION]    a section below, layout, or the name of an algorithm or policy"""
+  --help [SECTION]    a section below, layout, or the name of an algorithm or policy
+
+exit codes
+  0 done    2 user error    3 a worker failed    4 no progress
+  75 preempted (SIGTERM, SIGUSR1) and 130 interrupted (Ctrl-C): drained and saved; --resume continues"""
 
 
 def launch_help() -> str:

@@ -31,7 +31,14 @@ def run_command(argv: list[str]) -> int:
     from srl.observe.console import Console
     from srl.run import make_run
 
-    run = make_run(experiment, overrides, resume=given.resume, runs=given.runs, console=Console(quiet=given.quiet))
+    run = make_run(
+        experiment,
+        overrides,
+        resume=given.resume,
+        resume_or_start=given.resume_or_start,
+        runs=given.runs,
+        console=Console(quiet=given.quiet),
+    )
     return run.finish().exit_code
 
 
@@ -61,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m srl.launch", add_help=False)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--resume")
+    parser.add_argument("--resume-or-start", metavar="ID")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--print-config", action="store_true")
     parser.add_argument("--sweep", action="append", default=[])

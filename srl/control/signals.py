@@ -1,4 +1,4 @@
-"""Signals that end a run: what each of them means, caught for as long as the run goes on."""
+"""The signals that end a run while it is under way. Schedulers send SIGTERM, or a signal of choice such as SIGUSR1."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from srl.observe.result import Kind
 
 KINDS: Mapping[int, Kind] = {
     signal.SIGINT: "interrupted",
-    signal.SIGTERM: "interrupted",
+    signal.SIGTERM: "preempted",
     signal.SIGHUP: "interrupted",
     signal.SIGUSR1: "preempted",
 }
 
 
 def catch_signals(interrupt: Callable[[Kind, str], None]) -> Callable[[], None]:
-    """Call `interrupt(kind, text)` at each; returns what gives the signals back. Only the main thread may listen.
+    """Call `interrupt(kind, text)` at each signal; returns a function that restores the handlers. Works in the main thread only.
 
-    A terminal that is closed says so more than once, and to a run that has been interrupted too: only the first word counts.
+    A terminal that is closed sends SIGHUP more than once: only the first one counts.
     """
     if threading.current_thread() is not threading.main_thread():
         return lambda: None

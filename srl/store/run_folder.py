@@ -82,10 +82,10 @@ class RunFolder:
         self._lock: IO[bytes] | None = None
 
     @classmethod
-    def create(cls, root: str | Path, experiment: str, seed: int) -> RunFolder:
-        """Make the folder of a new run."""
-        parent = Path(root) / re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.")
-        path = parent / f"{time.strftime('%Y%m%d-%H%M%S')}_s{seed}_{secrets.token_hex(3)}"
+    def create(cls, root: str | Path, experiment: str, seed: int, *, run_id: str | None = None) -> RunFolder:
+        """Make the folder of a new run. Its name is made of time and seed, or is `run_id`."""
+        path = cls.path_of(root, experiment, run_id or f"{time.strftime('%Y%m%d-%H%M%S')}_s{seed}_{secrets.token_hex(3)}")
+        parent = path.parent
         try:
             parent.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
@@ -106,6 +106,13 @@ class RunFolder:
             shutil.rmtree(path, ignore_errors=True)
             raise
         return run
+
+    @staticmethod
+    def path_of(root: str | Path, experiment: str, run_id: str) -> Path:
+        """Where the run of this id is."""
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", run_id):
+            raise UserError(f"'{run_id}' cannot be the id of a run", ("expected", "letters, digits, dots, - and _"))
+        return Path(root) / re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.") / run_id
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -178,8 +185,16 @@ class RunFolder:
         replace_file(self.path / name, text)
 
     def write_env(self) -> None:
-        """Put env.txt: versions, git, machine. No environment variables, no remotes: nothing secret."""
-        replace_file(self.env, "".join(f"{name}: {value}\n" for name, value in describe_machine().items()))
+        """Put env.txt: current folder, versions, git, machine. No environment variables, no remotes: nothing secret."""
+        facts = {"folder": str(Path.cwd()), **describe_machine()}
+        replace_file(self.env, "".join(f"{name}: {value}\n" for name, value in facts.items()))
+
+    def import_as_launched(self) -> None:
+        """Let `mod:Class` of this run be imported: from the folder that it was launched in."""
+        lines = read_text(self.env).splitlines() if self.env.is_file() else []
+        folder = next((line.removeprefix("folder: ") for line in lines if line.startswith("folder: ")), "")
+        if folder and folder not in sys.path and Path(folder).is_dir():
+            sys.path.append(folder)
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Put status.json; readers see the old or the new one. `created` stays, `updated` is now."""

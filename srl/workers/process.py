@@ -218,6 +218,9 @@ def main() -> int:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # the stacks of all threads go to the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller decides what Ctrl-C means
+    signal.signal(
+        signal.SIGTERM, lambda *_: None
+    )  # schedulers send it to every process of a job: the controller drains and saves
 
     channel = Channel(socket.socket(fileno=options.fd))
     agent = ProcessAgent(options.process, channel.send)

@@ -199,11 +199,14 @@ def started(tmp_path: Path, mode: str = "local", die: str = "") -> Iterator[tupl
 
 
 @pytest.mark.parametrize("mode", ["inline", "local"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_drains_and_saves(mode: str, number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75)])
+def test_the_first_signal_drains_and_saves(mode: str, number: int, code: int, tmp_path: Path) -> None:
     with started(tmp_path, mode) as (process, folder):
+        if code == 75:  # a scheduler signals every process of a job
+            for worker in children(process.pid):
+                os.kill(worker, number)
         process.send_signal(number)
-        assert process.wait(20) == 130
+        assert process.wait(20) == code
         assert folder.read_status()["checkpoint"].startswith("step_")
         assert "draining" in [event["event"] for event in folder.read_events()]
 

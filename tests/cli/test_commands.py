@@ -106,6 +106,32 @@ def test_a_resume_that_has_nothing_to_do_says_so_and_writes_nothing(run, capsys)
     assert files() == before
 
 
+def test_a_resume_of_a_solved_run_says_that_the_return_still_holds(run, tmp_path, capsys):
+    words = ["cartpole", "mode=inline", *SMALL, "stop.return=1", "stop.updates=1000", "--runs", str(tmp_path)]
+    assert main(words) == 0
+    assert "solved" in capsys.readouterr().out
+    assert main(["--resume", str(tmp_path), "stop.env_steps=600_000"]) == 0
+    said = capsys.readouterr().out
+    assert "nothing to do" in said and "stop.return=1" in said and "stop.return=null" in said
+    assert main(["--resume", str(tmp_path), "stop.return=null", "stop.seconds=1", "--quiet"]) == 0
+    assert "nothing to do" not in capsys.readouterr().out
+
+
+def test_a_requeued_job_continues_in_its_own_folder(tmp_path, capsys):
+    words = ["cartpole", "mode=inline", *SMALL[:-1], "+plugins=[]", "--runs", str(tmp_path), "--resume-or-start", "job-7"]
+    folder = tmp_path / "cartpole" / "job-7"
+    assert main([*words, "stop.seconds=0"]) == 0  # no update, and no checkpoint: the next one starts anew
+    assert main(words) == 0
+    assert json.loads((folder / "status.json").read_text())["exit_code"] == 0
+    assert [path.name.partition("_")[0] for path in sorted(folder.parent.iterdir())] == ["job-7", "job-7"]
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert main([*words, "stop.updates=4"]) == 0
+    assert json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["update"] == 4
+    assert main([*words[:-1], "a/b"]) == 2
+
+
 def test_a_resume_that_makes_no_update_writes_no_second_checkpoint(run):
     before = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert main(["--resume", str(run), "stop.updates=100000", "stop.seconds=0", "--quiet"]) == 0

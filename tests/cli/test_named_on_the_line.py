@@ -1,5 +1,10 @@
 """What a command line names: files, folders of runs, transports; end to end on small runs."""
 
+import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +38,33 @@ def test_a_run_whose_env_was_named_by_a_relative_file_is_evaluated_from_another_
     assert main([*words, "--runs", str(tmp_path / "runs"), "--quiet"]) == 0
     monkeypatch.chdir(tmp_path / "there")
     assert verbs(["eval", str(tmp_path / "runs"), "--episodes", "1"]) == 0
+
+
+def test_the_script_srl_evaluates_a_class_of_the_folder_that_the_run_was_launched_in(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (here / "mine.py").write_text((ROOT / "docs/examples/my_env.py").read_text())
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = ["env=mine:Corridor", "algorithm=ppo", "mode=inline", "sampling={envs: 4, steps: 8}", "stop.updates=1"]
+    launch = [sys.executable, "-m", "srl.launch", *words, "--runs", str(tmp_path / "runs"), "--quiet"]
+    assert subprocess.run(launch, cwd=here, env=environment, timeout=60, check=False).returncode == 0
+    script = "import sys; sys.path.pop(0); from srl.__main__ import main; sys.exit(main())"  # as bin/srl, without this folder
+    for folder in (here, there):
+        command = [sys.executable, "-c", script, "eval", str(tmp_path / "runs"), "--episodes", "1"]
+        assert subprocess.run(command, cwd=folder, env=environment, timeout=60, check=False).returncode == 0
+    command = [sys.executable, "-c", script, "check", "env", "mine:Corridor"]
+    assert subprocess.run(command, cwd=here, env=environment, timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("mode", ["inline", "local"])
+def test_a_run_without_standard_streams(mode, tmp_path):
+    words = ["env=CartPole-v1", "algorithm=ppo", f"mode={mode}", "sampling={envs: 4, steps: 8, workers: 1}", "stop.updates=2"]
+    command = shlex.join([sys.executable, "-m", "srl.launch", *words, "--runs", str(tmp_path)])
+    ended = subprocess.run(f"exec {command} <&- >&- 2>&-", shell=True, cwd=ROOT, timeout=60, check=False)
+    assert ended.returncode == 0
+    (status,) = tmp_path.glob("*/*/status.json")
+    assert json.loads(status.read_text())["state"] == "done"
 
 
 def test_a_registered_transport_carries_a_stream(tmp_path, monkeypatch, capsys):
