@@ -28,7 +28,8 @@ from srl.plan.acting import named_arrays, new_policy
 from srl.plan.derive import derive, with_streams
 from srl.plan.specs import Derived
 from srl.session import Session
-from srl.streams.base import ParamPublisher, version
+from srl.streams.base import version
+from srl.streams.param import ParamPublisher
 from srl.workers.base import Port, Worker
 
 from timed import rate_of
@@ -78,7 +79,7 @@ def graph_of(env: str, envs: int, groups: int, *, inside: bool, seconds: float) 
         ),
         streams=(
             Stream(name="ask", kind="infer"),
-            Stream(name="samples", kind="sample", route="null"),
+            Stream(name="samples", kind="sample", route="nobody"),
             Stream(name="params", kind="param"),
         ),
         stop=Stop(seconds=seconds),

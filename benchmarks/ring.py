@@ -21,7 +21,7 @@ from srl.core.tree import map_tree
 from srl.core.types import Component, PolicyEntry, Stop
 from srl.graph.spec import Graph, Node, Stream
 from srl.plan.derive import derive, with_streams
-from srl.streams.base import Asked, InferServer
+from srl.streams.infer import Asked, InferServer
 from srl.workers.base import Port, Worker
 
 from timed import rate_of
@@ -78,7 +78,7 @@ def graph_of(groups: int, step_ms: float, response_ms: float, seconds: float) ->
             ),
             Node(name="late", worker=f"{HERE}:Late", args={"response": response_ms / 1000.0}, ports={"asks": "ask"}),
         ),
-        streams=(Stream(name="ask", kind="infer"), Stream(name="samples", kind="sample", route="null")),
+        streams=(Stream(name="ask", kind="infer"), Stream(name="samples", kind="sample", route="nobody")),
         stop=Stop(seconds=seconds),
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 from srl.core.spec import Leaf
 from srl.streams.base import End, Side, StreamSpec
 from srl.streams.open import open_end
-from srl.streams.peers import Network
+from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 
 QUESTION = {"obs": Leaf((17,), "float32"), "first": Leaf((), "bool")}
@@ -88,7 +88,7 @@ class Pair:
         self.process.start()
         address = here.recv()
         here.send(dict(self.near.address()))
-        self.near.attach("bench:far/0", address, 0)
+        self.near.attach("bench:far/0", address)
 
     def turn(self) -> None:
         """Let the far end act, or wait for it."""
@@ -110,15 +110,15 @@ class Pair:
 
 
 def join(near: End, far: End) -> None:
-    near.attach(far.name, far.address(), 0)
-    far.attach(near.name, near.address(), 0)
+    near.attach(far.name, far.address())
+    far.attach(near.name, near.address())
 
 
 def serve(pipe: Any, spec: StreamSpec, side: Side, network: Network) -> None:
     wakeup = Wakeup()
     end = open_end(spec, side, name="bench:far/0", wakeup=wakeup, network=network)
     pipe.send(dict(end.address()))
-    end.attach("bench:near/0", pipe.recv(), 0)
+    end.attach("bench:near/0", pipe.recv())
     step = STEPS[side](end)
     while True:
         if not wakeup.deliver() + next(step):

@@ -30,5 +30,6 @@ class ClipRewards(Worker):
             copy_into(slab.tree, loan.tree)
             np.clip(slab.tree["reward"], -self.args.limit, self.args.limit, out=slab.tree["reward"])
             loan.release()
-            done += sink.put(slab)
+            sink.put(slab)
+            done += 1
         return done

@@ -113,7 +113,7 @@ class StreamSettings:
 
     via: str | None = option(None, "transport: auto (by placement), inproc, shm, zmq, ipc, or a registered one")
     compress: Literal[None, "lz4"] = option(None, "for zmq between hosts: pictures shrink 10 times and more")
-    route: Literal[None, "fair", "pair", "broadcast", "nobody", "null"] = option(None, "sample streams: who gets which slab")
+    route: Literal[None, "fair", "nobody"] = option(None, "sample streams: fair (by demand), or nobody (all are dropped)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,13 +103,13 @@ def peers_of(graph: Graph, ends: Iterable[BoundEnd], vias: Mapping[str, str]) ->
         by_stream.setdefault(end.stream, []).append(end)
     found: dict[str, list[tuple[BoundEnd, BoundEnd]]] = {}
     for name, members in by_stream.items():
-        route, inside = graph.stream(name).route, vias[name] == "inproc"
+        if graph.stream(name).route == "nobody":
+            continue
+        inside = vias[name] == "inproc"
         many = [end for end in members if end.side in _MANY]
         few = [end for end in members if end.side not in _MANY]
-        for i, one in enumerate(many):
-            for j, other in enumerate(few):
-                if route == "null" or (route == "pair" and j != i % len(few)):
-                    continue
+        for one in many:
+            for other in few:
                 if inside and one.process != other.process:
                     continue
                 found.setdefault(one.process, []).append((one, other))
@@ -121,6 +121,6 @@ def attachments(pairs: Iterable[tuple[BoundEnd, BoundEnd]]) -> dict[str, dict[st
     """Worker -> port -> peers: the content of a `peers` message."""
     lists: dict[str, dict[str, list[Peer]]] = {}
     for own, other in pairs:
-        peer = Peer(other.name, other.address, other.incarnation)
+        peer = Peer(other.name, other.address)
         lists.setdefault(own.worker, {}).setdefault(own.port, []).append(peer)
     return lists

@@ -73,6 +73,10 @@ class WorkerId:
         return f"{self.node}/{self.index}"
 
 
+FOREIGN = ("hostile", "stranger")
+"""Reasons in `dropped` for what no peer had put: bytes that are no message, and ends that are not attached (or too early)."""
+
+
 @dataclass(slots=True)
 class Counts:
     """What an end has seen: `put` = `taken` + in flight + the sum of `dropped` without FOREIGN, added up over both ends."""

@@ -169,11 +169,10 @@ def _stream(graph: Graph, stream: Stream) -> None:
     if stream.via != "auto":
         REGISTRIES["transport"].resolve(stream.via)
     if stream.kind != "sample" and stream.route != "fair":
-        route = _route(stream)
         raise UserError(
-            f"stream '{stream.name}' is of kind {stream.kind}, which has no route: {route}",
+            f"stream '{stream.name}' is of kind {stream.kind}, which has no route: {stream.route}",
             ("because", "only samples are shared out; a question finds its server, and weights go to all"),
-            ("try", f"remove it, or streams: {{sample: {{route: {route}}}}}"),
+            ("try", f"remove it, or streams: {{sample: {{route: {stream.route}}}}}"),
             code="E10",
         )
     ends = list(members(graph, stream.name))
@@ -184,7 +183,7 @@ def _stream(graph: Graph, stream: Stream) -> None:
             f"stream '{stream.name}' joins nobody", ("try", "remove it, or name it under the ports of a node"), code="E10"
         )
     for side in (gives, takes):
-        if side not in have and not (side == "consumer" and stream.route == "null"):
+        if side not in have and not (side == "consumer" and stream.route == "nobody"):
             others = ", ".join(f"'{port}' of '{node.name}'" for node, port, _ in ends)
             raise UserError(
                 f"stream '{stream.name}' has no {side}",
@@ -236,7 +235,7 @@ def _fed(graph: Graph) -> set[str]:
     fed: set[str] = set()
     while True:
         giving = {gives for node in graph.nodes if _can_give(node, fed) for gives in _joined(node, "producer")}
-        grown = {name for name in giving if graph.stream(name).route != "null"}
+        grown = {name for name in giving if graph.stream(name).route != "nobody"}
         if grown == fed:
             return fed
         fed = grown
@@ -258,7 +257,7 @@ def _reached(graph: Graph, node: Node, fed: set[str]) -> None:
     samples = node.ports["samples"]
     if samples in fed:
         return
-    dropping = ", ".join(f"'{stream.name}'" for stream in graph.streams if stream.route == "null")
+    dropping = ", ".join(f"'{stream.name}'" for stream in graph.streams if stream.route == "nobody")
     raise UserError(
         f"nothing can reach '{node.name}' on '{samples}': it would wait for ever",
         *([("because", f"route: nobody drops all that comes to {dropping}")] if dropping else []),
@@ -341,10 +340,6 @@ def _ports_of(side: str) -> str:
 
 def _a(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
-
-
-def _route(stream: Stream) -> str:
-    return "nobody" if stream.route == "null" else stream.route
 
 
 def _setting(node: Node, key: str, where: Provenance | None, *inside: str) -> str:

@@ -28,7 +28,7 @@ def as_text(graph: Graph) -> str:
         gives = ", ".join(times(node) for node, _, side in ends if side in _GIVES) or "nobody"
         takes = ", ".join(times(node) for node, _, side in ends if side not in _GIVES) or "nobody"
         arrow = "<->" if stream.kind == "infer" else "-->"
-        route = "" if stream.route == "fair" else f"  route {'nobody' if stream.route == 'null' else stream.route}"
+        route = "" if stream.route == "fair" else f"  route {stream.route}"
         rows.append(f"  {stream.name:<16} {stream.kind:<7} {via_of(graph, stream):<7} {gives} {arrow} {takes}{route}")
     return "\n".join(rows)
 

@@ -36,15 +36,11 @@ class Stream:
     kind: Literal["sample", "infer", "param"]
     via: str = "auto"
     """A registered transport, or auto: by placement."""
-    route: Literal["fair", "pair", "broadcast", "nobody", "null"] = "fair"
-    """Who gets which record. `nobody`: they are counted as dropped; `"null"` (in quotes) is the same."""
+    route: Literal["fair", "nobody"] = "fair"
+    """Sample streams. `fair`: to the consumers by demand; `nobody`: every slab is counted as dropped."""
     compress: Literal[None, "lz4"] = None
     policy: str = "main"
     """Whose rows, questions or parameters these are: the specs follow from it."""
-
-    def __post_init__(self) -> None:
-        if self.route == "nobody":
-            object.__setattr__(self, "route", "null")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,10 @@ Side: TypeAlias = Literal["producer", "consumer"]
 class Ledger:
     """What became of everything that was put into one stream."""
 
-    def __init__(self, stream: str, *, slots: int = 0, copies: int = 1) -> None:
-        """`slots`: records that may be under way at once. `copies`: consumers of a broadcast, each gets every record."""
+    def __init__(self, stream: str, *, slots: int = 0) -> None:
+        """`slots`: records that may be under way at once."""
         self.stream = stream
         self.slots = slots
-        self.copies = copies
         self.dropped: Counter[str] = Counter()
         self.lost: list[str] = []
         """Ends whose last counts went with them: killed, and nobody else holds them or has told them."""
@@ -50,8 +49,7 @@ class Ledger:
     @property
     def put(self) -> int:
         """Records put; after the kill of a producer at least those that arrived."""
-        arrived = -(-(self._taken + self.drops) // self.copies)
-        return max(self._put, arrived) if "producer" in self._lost_sides else self._put
+        return max(self._put, self._taken + self.drops) if "producer" in self._lost_sides else self._put
 
     @property
     def taken(self) -> int:
@@ -83,20 +81,19 @@ class Ledger:
         """True if no record vanished, appeared from nowhere or was counted twice, as far as what was heard can tell."""
         if len(self._lost_sides) == 2:  # both are known too late to tell
             return True
-        return 0 <= self._open <= self.slots * self.copies and self.held >= 0
+        return 0 <= self._open <= self.slots and self.held >= 0
 
     @property
     def _open(self) -> int:
-        return self.put * self.copies - self.taken - self.drops
+        return self.put - self.taken - self.drops
 
     def line(self) -> str:
         """One line in words, for a log."""
         parts = [f"{self.taken:,} taken", f"{self.in_flight:,} in flight"]
         parts += [f"{number:,} dropped ({reason})" for reason, number in sorted(self.dropped.items()) if number]
         parts += [f"{self.unknown:,} unknown (killed: {', '.join(self.lost)})"] if self.lost else []
-        each = f" x {self.copies}" if self.copies > 1 else ""
         sign = "=" if self.balanced else "does NOT equal"
-        return f"{self.stream}: {self.put:,} put{each} {sign} {' + '.join(parts)}"
+        return f"{self.stream}: {self.put:,} put {sign} {' + '.join(parts)}"
 
 
 def table(ledgers: Iterable[Ledger]) -> str:
@@ -104,10 +101,19 @@ def table(ledgers: Iterable[Ledger]) -> str:
     rows = [("stream", "put", "taken", "in flight", "unknown", "dropped", "")]
     for ledger in ledgers:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in sorted(ledger.dropped.items()) if number)
-        put = f"{ledger.put:,}" + (f" x {ledger.copies}" if ledger.copies > 1 else "")
         dropped = f"{ledger.drops:,}" + (f" ({reasons})" if reasons else "")
         result = "ok" if ledger.balanced else "DOES NOT BALANCE"
-        rows.append((ledger.stream, put, f"{ledger.taken:,}", f"{ledger.in_flight:,}", f"{ledger.unknown:,}", dropped, result))
+        rows.append(
+            (
+                ledger.stream,
+                f"{ledger.put:,}",
+                f"{ledger.taken:,}",
+                f"{ledger.in_flight:,}",
+                f"{ledger.unknown:,}",
+                dropped,
+                result,
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(7)]
     return "\n".join(_padded(row, widths) for row in rows)
 

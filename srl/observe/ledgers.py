@@ -81,8 +81,7 @@ class Ledgers:
         """The ledger of one stream. `live`: worker -> what its end has counted so far."""
         stream = self._graph.stream(name)
         ends = {end: about for end, about in self._ends.items() if end.startswith(f"{name}:")}
-        copies = sum(about.side == "consumer" for about in ends.values()) if stream.route == "broadcast" else 1
-        ledger = Ledger(name, slots=sum(about.slots for about in ends.values()), copies=copies)
+        ledger = Ledger(name, slots=sum(about.slots for about in ends.values()))
         for gone in self._gone.get(name, []):
             ledger.add(gone.about.side, asdict(gone.counts))
             if gone.silent or (gone.uncounted and stream.via in ("zmq", "ipc")):  # over zmq no other end holds its messages

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from srl.core.blame import blaming
 from srl.core.errors import UserError
@@ -14,7 +13,7 @@ from srl.core.types import PolicyEntry
 from srl.graph.placement import via_of
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
-from srl.streams.base import Route, StreamSpec
+from srl.streams.base import StreamSpec
 
 
 def derive(graph: Graph) -> Derived:
@@ -66,7 +65,7 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
             via=via_of(graph, stream),
             record=found,
             answer=info.answer if stream.kind == "infer" else {},
-            route=cast(Route, stream.route),
+            route=stream.route,
             compress=stream.compress,
         )
     return replace(derived, streams=streams)

@@ -1,4 +1,17 @@
-"""Infer streams: questions, answers, tickets. The same for every transport; servers keep nothing between questions."""
+"""Infer streams: one open question per group of a client, answered by any server; servers keep nothing between questions.
+
+    client, one group                         server
+    post: a new ticket    -- ASK --------->   queued; held until its min_version is there
+                                              take: all that queued, stacked, in order of arrival
+    ready: the answer     <----- ANSWER ---   reply: to each client its part
+
+    question   none --post--> open --ANSWER with its ticket--> answered --post--> open with the next ticket
+               open --the server is detached--> open, asked at the next server with the same ticket
+               answered, or another ticket --ANSWER--> ignored
+
+A group keeps to one server, its home. Rows and answers lie in the client's memory where that can be seen, with two words per
+group beside them: the open ticket and the one that a server took. The same for every transport.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +19,21 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from srl.core.spec import lead
 from srl.core.tree import Array, Tree
 from srl.core.types import Counts, Waiting
-from srl.streams.base import Answer, Asked, InferClient, InferServer, StreamSpec, Ticket, Version
+from srl.streams.base import StreamSpec, Version
 from srl.streams.codec import Arena, Layout
-from srl.streams.peers import ANSWER, ASK, Peer, Peers, Transport, Wire, in_order, index_of
+from srl.streams.messages import ANSWER, ASK
+from srl.streams.peers import Peer, Peers, in_order, index_of
+from srl.streams.transport import Transport, Wire
+
+Ticket: TypeAlias = int
+"""Numbers a question of one client; starts at incarnation << 32."""
 
 
 def block_arena(question: Layout, answer: Layout, groups: int) -> Arena:
@@ -24,21 +42,24 @@ def block_arena(question: Layout, answer: Layout, groups: int) -> Arena:
 
 
 @dataclass(slots=True)
+class Answer:
+    """A server's answer to one question; valid until the next post of the same group."""
+
+    tree: Tree
+    version: Version
+
+
+@dataclass(slots=True)
 class _Question:
     ticket: Ticket = 0
     rows: Tree | None = None
     min_version: Version = 0
-    server: _ServerPeer | None = None
+    server: Peer | None = None
     open: bool = False
     answer: Answer | None = None
 
 
-@dataclass(slots=True)
-class _ServerPeer(Peer):
-    pass
-
-
-class Client(Peers[_ServerPeer], InferClient):
+class InferClient(Peers[Peer]):
     """Where questions are asked. The rows of a question must stay as they are until it is answered."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int, units: int, incarnation: int) -> None:
@@ -53,11 +74,12 @@ class Client(Peers[_ServerPeer], InferClient):
         self._answers = [arena.record(self._memory, 2 * group + 1, writable=False) for group in range(groups)]
         self._next: Ticket = (incarnation << 32) + 1
         self._known: set[str] = set()
-        self._homes: list[_ServerPeer | None] = [None] * groups
+        self._homes: list[Peer | None] = [None] * groups
         self._copies = transport.by == "memory"
         self._handlers = {ANSWER: self._on_answer}
 
     def post(self, group: int, rows: Tree, min_version: Version) -> Ticket:
+        """Ask for one group: `rows` has [units, ...] leaves, as many units as this client declared for its groups."""
         question = self._groups[group]
         arrays = self._question.checked(rows)
         ticket = self._next
@@ -74,70 +96,66 @@ class Client(Peers[_ServerPeer], InferClient):
         return ticket
 
     def ready(self, group: int) -> Answer | None:
+        """The answer to the group's open question, else None."""
         return self._groups[group].answer
 
     def waits(self) -> Waiting | None:
         servers = [question.server for question in self._groups if question.open]
         return Waiting("answers", self.workers_of(server for server in servers if server is not None)) if servers else None
 
-    def _send(self, group: int, question: _Question, server: _ServerPeer | None) -> None:
+    def _send(self, group: int, question: _Question, server: Peer | None) -> None:
         question.server = server
         if server is not None:
             self._counts.put += 1
             self._counts.bytes += self._question.size
             server.wire.send(ASK, group, question.ticket, question.min_version, question.rows)
 
-    def _on_answer(self, link: _ServerPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
-        if slot >= len(self._groups):
+    def _on_answer(self, server: Peer, group: int, ticket: Ticket, version: Version, body: Tree | None) -> None:
+        if group >= len(self._groups):
             self.refuse()
             return
-        question = self._groups[slot]
-        if not question.open or number != question.ticket or link is not question.server:
+        question = self._groups[group]
+        if not question.open or ticket != question.ticket or server is not question.server:
             return  # a second answer, or one to a question that was asked anew
-        if value < question.min_version:
+        if version < question.min_version:
             self.refuse()
             return
         question.open, question.rows = False, None
-        question.answer = Answer(self._answers[slot] if body is None else body, value)
+        question.answer = Answer(self._answers[group] if body is None else body, version)
         self._counts.released += 1
 
     # peers ----------------------------------------------------------------------------------------------------------
 
-    def _says(self) -> Mapping[str, Any]:
+    def _sizes(self) -> Mapping[str, Any]:
         return {"groups": len(self._groups), "units": self._units}
 
     def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
         return {ASK: self._question, ANSWER: self._answer}
 
-    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _ServerPeer:
-        self._known.add(peer)
-        return _ServerPeer(peer, address["source"], incarnation, wire)
+    def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> Peer:
+        self._known.add(name)
+        return Peer(name, address["source"], wire)
 
-    def _attached(self, link: _ServerPeer) -> None:
-        self._find_homes()
-        self._ask_again()
+    def _attached(self, peer: Peer) -> None:
+        self._ask_open_questions()
 
-    def _detached(self, link: _ServerPeer, reason: str) -> Counts:
+    def _detached(self, peer: Peer, reason: str) -> Counts:
         for group, question in enumerate(self._groups):
-            if question.open and question.server is link:
+            if question.open and question.server is peer:
                 question.server = None
                 taken = self.transport.by != "bytes" and self._words[2 * group + 1] == question.ticket
                 if not taken:
                     self._counts.drop(reason)
-        self._find_homes()
-        self._ask_again()
+        self._ask_open_questions()
         return Counts()
 
-    def _find_homes(self) -> None:
-        """A group keeps to one server; while that is away, to the next in order."""
+    def _ask_open_questions(self) -> None:
+        """Find every group its home, and ask there what stands at no server. While a home is away: at the next in order."""
         names = in_order(self._known)
-        for group in range(len(self._groups)):
-            start = index_of(self.name) + group
-            order = [names[(start + step) % len(names)] for step in range(len(names))]
-            self._homes[group] = next((self._by_name[name] for name in order if name in self._by_name), None)
-
-    def _ask_again(self) -> None:
         for group, question in enumerate(self._groups):
+            start = (index_of(self.name) + group) % len(names)
+            order = names[start:] + names[:start]
+            self._homes[group] = next((self._by_name[name] for name in order if name in self._by_name), None)
             if question.open and question.server is None:
                 self._send(group, question, self._homes[group])
 
@@ -150,6 +168,21 @@ class Client(Peers[_ServerPeer], InferClient):
 
 
 @dataclass(slots=True)
+class Asked:
+    """All questions that were taken together, stacked on axis 0."""
+
+    rows: Tree
+    sizes: tuple[int, ...]
+    """Units of each question."""
+    server: InferServer
+    questions: tuple[_Queued, ...]
+
+    def reply(self, answer: Tree, version: Version) -> None:
+        """Send each client its part; [sum(sizes), ...] leaves."""
+        self.server.reply(self, answer, version)
+
+
+@dataclass(slots=True, eq=False)
 class _ClientPeer(Peer):
     units: int
     groups: int
@@ -170,9 +203,14 @@ class _Queued:
     rows: Tree
     since: float
 
+    def current(self) -> bool:
+        """Not asked anew meanwhile, as far as the client's memory can be seen."""
+        words = self.client.words
+        return words is None or words[2 * self.group] == self.ticket
 
-class Server(Peers[_ClientPeer], InferServer):
-    """Where questions are answered."""
+
+class InferServer(Peers[_ClientPeer]):
+    """Where questions are answered. Keeps nothing between questions."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, incarnation: int) -> None:
         self._unit = Layout(lead(spec.record, 1))
@@ -185,6 +223,7 @@ class Server(Peers[_ClientPeer], InferServer):
         self._handlers = {ASK: self._on_ask}
 
     def take(self, limit: int, version: Version) -> Asked | None:
+        """What has queued, oldest first, up to `limit` units (at least one question), leaving what needs a newer version."""
         if not self._queue:
             return None
         if len(self._queue) == 1:
@@ -206,15 +245,17 @@ class Server(Peers[_ClientPeer], InferServer):
         return asked
 
     def waiting(self) -> tuple[int, float]:
+        """(units queued, seconds that the oldest has waited): for min_batch and max_wait."""
         return (self._units, time.monotonic() - self._queue[0].since) if self._queue else (0, 0.0)
 
     def reply(self, asked: Asked, answer: Tree, version: Version) -> None:
+        """Answer all questions of one take."""
         arrays = self._part.checked_rows(answer, sum(asked.sizes))
-        if len(asked.tickets) == 1:
-            self._answer(asked.tickets[0], arrays, version)
+        if len(asked.questions) == 1:
+            self._answer(asked.questions[0], arrays, version)
             return
         start = 0
-        for queued, size in zip(asked.tickets, asked.sizes, strict=True):
+        for queued, size in zip(asked.questions, asked.sizes, strict=True):
             self._answer(queued, [array[start : start + size] for array in arrays], version)
             start += size
         stack = self._lent.pop(id(asked), None)
@@ -251,16 +292,14 @@ class Server(Peers[_ClientPeer], InferServer):
             if taken and units + queued.client.units > limit:
                 break
             self._queue.popleft()
-            words = queued.client.words
-            if words is not None and words[2 * queued.group] != queued.ticket:
+            if not queued.current():
                 self._units -= queued.client.units
                 self._counts.drop("stale")
-                continue  # asked anew meanwhile
-            if queued.min_version > version:
+            elif queued.min_version > version:
                 left.append(queued)
-                continue
-            taken.append(queued)
-            units += queued.client.units
+            else:
+                taken.append(queued)
+                units += queued.client.units
         self._queue.extendleft(reversed(left))
         return taken, units
 
@@ -282,32 +321,26 @@ class Server(Peers[_ClientPeer], InferServer):
 
     def _answer(self, queued: _Queued, arrays: list[Array], version: Version) -> None:
         client = queued.client
-        if client.gone:
-            return
-        words = client.words
-        if words is None:
+        if client.gone or not queued.current():
+            return  # if it was asked anew, the slot belongs to the newer question
+        if client.words is None:
             client.wire.send(ANSWER, queued.group, queued.ticket, version, self._part.tree(arrays))
             return
-        if words[2 * queued.group] != queued.ticket:
-            return  # asked anew meanwhile: the slot belongs to the newer question
         for target, array in zip(client.answers[queued.group], arrays, strict=True):
             target[...] = array
         client.wire.send(ANSWER, queued.group, queued.ticket, version)
 
-    def _on_ask(self, link: _ClientPeer, slot: int, number: int, value: int, body: Tree | None) -> None:
-        if slot >= link.groups or number <= link.last[slot]:
+    def _on_ask(self, client: _ClientPeer, group: int, ticket: Ticket, min_version: Version, body: Tree | None) -> None:
+        if group >= client.groups or ticket <= client.last[group]:
             self.refuse()
             return
-        link.last[slot] = number
-        rows = link.questions[slot] if body is None else body
-        self._counts.bytes += link.size
-        self._units += link.units
-        self._queue.append(_Queued(link, slot, number, value, rows, time.monotonic()))
+        client.last[group] = ticket
+        rows = client.questions[group] if body is None else body
+        self._counts.bytes += client.size
+        self._units += client.units
+        self._queue.append(_Queued(client, group, ticket, min_version, rows, time.monotonic()))
 
     # peers ----------------------------------------------------------------------------------------------------------
-
-    def _says(self) -> Mapping[str, Any]:
-        return {}
 
     def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
         question, answer = self._layouts(address)
@@ -317,10 +350,11 @@ class Server(Peers[_ClientPeer], InferServer):
         units = int(address["units"])
         return Layout(lead(self.spec.record, units)), Layout(lead(self.spec.answer, units))
 
-    def _join(self, peer: str, address: Mapping[str, Any], incarnation: int, wire: Wire) -> _ClientPeer:
+    def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _ClientPeer:
         units, groups, memory = int(address["units"]), int(address["groups"]), wire.memory
-        size = units * self._unit.size
-        client = _ClientPeer(peer, address["source"], incarnation, wire, units, groups, [], [], None, size, [0] * groups)
+        client = _ClientPeer(
+            name, address["source"], wire, units, groups, [], [], None, units * self._unit.size, last=[0] * groups
+        )
         if memory is not None:
             question, answer = self._layouts(address)
             arena = block_arena(question, answer, groups)
@@ -329,9 +363,9 @@ class Server(Peers[_ClientPeer], InferServer):
             client.words = arena.words(memory)
         return client
 
-    def _detached(self, link: _ClientPeer, reason: str) -> Counts:
-        link.gone = True
-        kept = [queued for queued in self._queue if queued.client is not link]
+    def _detached(self, peer: _ClientPeer, reason: str) -> Counts:
+        peer.gone = True
+        kept = [queued for queued in self._queue if queued.client is not peer]
         lost = len(self._queue) - len(kept)
         if lost:
             self._counts.drop(reason, lost)

@@ -11,7 +11,8 @@ import numpy as np
 from srl.core.errors import UserError
 from srl.core.tree import Tree
 from srl.streams.codec import ALIGN, Arena, Layout
-from srl.streams.peers import Network, Peers, Transport, Wire
+from srl.streams.peers import Peers
+from srl.streams.transport import Network, Transport, Wire
 
 _OPEN: WeakValueDictionary[int, Peers[Any]] = WeakValueDictionary()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from srl.core.errors import UserError
 from srl.core.registry import REGISTRIES
 from srl.streams.base import End, Side, StreamSpec
-from srl.streams.infer import Client, Server
-from srl.streams.param import Publisher, Subscriber
-from srl.streams.peers import Network
-from srl.streams.sample import Consumer, Producer
+from srl.streams.infer import InferClient, InferServer
+from srl.streams.param import ParamPublisher, ParamSubscriber
+from srl.streams.sample import SampleConsumer, SampleProducer
+from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 
 KINDS: dict[Side, str] = {
@@ -42,13 +42,13 @@ def open_end(
         )
     transport = REGISTRIES["transport"].resolve(spec.via).beside(wakeup, network or Network())
     if side == "producer":
-        return Producer(spec, name, transport, slots, incarnation, wakeup)
+        return SampleProducer(spec, name, transport, slots, incarnation)
     if side == "consumer":
-        return Consumer(spec, name, transport, incarnation)
+        return SampleConsumer(spec, name, transport, incarnation)
     if side == "client":
-        return Client(spec, name, transport, groups, units, incarnation)
+        return InferClient(spec, name, transport, groups, units, incarnation)
     if side == "server":
-        return Server(spec, name, transport, incarnation)
+        return InferServer(spec, name, transport, incarnation)
     if side == "publisher":
-        return Publisher(spec, name, transport, incarnation)
-    return Subscriber(spec, name, transport, incarnation)
+        return ParamPublisher(spec, name, transport, incarnation)
+    return ParamSubscriber(spec, name, transport, incarnation)

@@ -15,9 +15,9 @@ HEADER = struct.Struct("<QHHIQQQQ16x")
 """schema, kind, flags, slot, number, value, sequence, acknowledged: 64 bytes, so that the record behind it is aligned."""
 CONTROL = 0
 """The kind of messages that have no sequence."""
-ACK, PROBE, ANSWER, FRESH = range(4)
-"""`number` of a control message. PROBE asks for an ANSWER that names the probe's last sequence in `value`;
-FRESH: the sender knows nothing of you yet, so send again all that is not acknowledged."""
+ACK, PROBE, REPORT, HELLO = range(4)
+"""`number` of a control message. PROBE asks for a REPORT that names the probe's last sequence in `value`;
+HELLO: the sender knows nothing of you yet, so send again all that is not acknowledged."""
 _OWED = 16
 
 
@@ -38,8 +38,6 @@ class Sequence:
     """Both directions of one link, as seen from one side."""
 
     def __init__(self, schema: int, emit: Callable[[bytearray], bool], tick: Callable[[], None]) -> None:
-        self.repeats = 0
-        """Messages that came again and were ignored."""
         self._schema = schema
         self._emit = emit
         self._tick = tick
@@ -69,11 +67,9 @@ class Sequence:
             return False
         if head.sequence == self._received + 1:
             return True
-        if head.sequence <= self._received:
-            self.repeats += 1
-        elif self._complained != self._received:
+        if head.sequence > self._received and self._complained != self._received:  # else it came again
             self._complained = self._received
-            self._say(ANSWER, head.sequence - 1)
+            self._say(REPORT, head.sequence - 1)
         return False
 
     def took(self) -> None:
@@ -84,9 +80,9 @@ class Sequence:
         else:
             self._tick()
 
-    def greet(self) -> None:
+    def hello(self) -> None:
         """A link without a past."""
-        self._say(FRESH)
+        self._say(HELLO)
 
     def probe(self) -> None:
         """Ask what has come; after a reconnect, and when nothing was acknowledged for too long."""
@@ -128,8 +124,8 @@ class Sequence:
 
     def _control(self, number: int, value: int, acknowledged: int) -> None:
         if number == PROBE:
-            self._say(ANSWER, value)
-        elif number == FRESH or (number == ANSWER and acknowledged < value <= self._last):
+            self._say(REPORT, value)
+        elif number == HELLO or (number == REPORT and acknowledged < value <= self._last):
             self._emitted = 0
             self.flush()
 

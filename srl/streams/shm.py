@@ -1,84 +1,127 @@
-"""Streams between processes of one host: records in shared memory, messages of 32 bytes on the peer's wakeup."""
+"""Streams between processes of one host: records in shared memory, messages of 32 bytes in the pipe of the peer's process.
+
+Memory is a memfd: any process of the same user and host can map it by its maker's process id and descriptor. It has no name, so
+nothing is left when its last holder has ended, however that ended.
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, Self
 
-from srl.core.errors import WireError
+from srl.core.errors import UserError, WireError
+from srl.core.machine import memory_free
 from srl.core.tree import Tree
 from srl.streams.codec import Arena, Layout
-from srl.streams.peers import NEW, Network, Peers, Transport, Wire
-from srl.streams.segment import Segment, sweep
+from srl.streams.messages import CHANGED
+from srl.streams.peers import Peers
+from srl.streams.transport import Network, Transport, Wire
 from srl.streams.wakeup import MESSAGE, Wakeup
 
 _pack = MESSAGE.pack
+_HEAD = 64
+"""Bytes before the arena: whose memory this is, so that a reused process id or descriptor is noticed."""
+
+
+class Segment:
+    """One mapping. The maker keeps it alive; those who open it keep only the mapping."""
+
+    def __init__(self, memory: mmap.mmap, size: int, descriptor: int = -1) -> None:
+        self.buffer = memoryview(memory)[_HEAD : _HEAD + size]
+        self.descriptor = descriptor
+
+    @classmethod
+    def create(cls, size: int, owner: int) -> Segment:
+        """New memory, reserved at once: too little is an error now, not a crash later."""
+        free = memory_free()
+        if size > free:
+            raise _too_large(size, f"{free / 1e6:.0f} MB of memory available")
+        descriptor = os.memfd_create("srl-stream", os.MFD_CLOEXEC)
+        try:
+            os.posix_fallocate(descriptor, 0, _HEAD + size)
+        except OSError as error:
+            os.close(descriptor)
+            raise _too_large(size, str(error)) from error
+        memory = mmap.mmap(descriptor, _HEAD + size)
+        memory[:8] = owner.to_bytes(8, "little")
+        return cls(memory, size, descriptor)
+
+    @classmethod
+    def attach(cls, pid: int, descriptor: int, size: int, owner: int) -> Segment:
+        """Map the memory that this process has under this descriptor; anything else that lies there now is refused."""
+        path = f"/proc/{pid}/fd/{descriptor}"
+        try:
+            opened = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise _unreachable(path, str(error)) from error
+        try:
+            found = os.fstat(opened)
+            if not stat.S_ISREG(found.st_mode) or found.st_size != _HEAD + size:
+                raise _unreachable(path, f"{found.st_size} bytes where {_HEAD + size} were expected")
+            memory = mmap.mmap(opened, _HEAD + size)
+        finally:
+            os.close(opened)
+        if memory[:8] != owner.to_bytes(8, "little"):
+            raise _unreachable(path, "the memory of another end")
+        return cls(memory, size)
+
+    def close(self) -> None:
+        """Let go. Views that are still held keep their own hold on the memory."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+        self.buffer = memoryview(b"")
 
 
 class ShmTransport(Transport):
-    """An end's memory, and its place on the wakeup of its process."""
+    """An end's memory, and its number in the pipe of its process."""
 
     by: Literal["memory"] = "memory"
 
     @classmethod
     def beside(cls, wakeup: Wakeup, network: Network) -> Self:
-        return cls(wakeup, network.files)
+        return cls(wakeup)
 
-    def __init__(self, wakeup: Wakeup, folder: Path | None) -> None:
+    def __init__(self, wakeup: Wakeup) -> None:
         self._wakeup = wakeup
-        self._folder = folder
         self._segment: Segment | None = None
         self._kept: dict[int, Segment] = {}
-        self._fifo: tuple[int, Path] | None = None
         self._source = 0
         self._number = -1
-        self._end: Peers[Any] | None = None
 
     def open(self, end: Peers[Any], arena: Arena) -> Any:
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            sweep(self._folder)
         self._source = end.source
-        self._end = end
-        self._segment = Segment.create(arena.size, end.source, self._folder)
+        self._segment = Segment.create(arena.size, end.source)
         self._number = self._wakeup.receiver(end.receive)
-        if self._segment.path is not None:
-            self._open_fifo(self._segment.path.with_suffix(".wakeup"))
         return self._segment.buffer
 
     def address(self) -> dict[str, Any]:
         assert self._segment is not None
-        wakeup = str(self._fifo[1]) if self._fifo else f"/proc/{os.getpid()}/fd/{self._wakeup.pipe()}"
-        memory = {"size": len(self._segment.buffer), **self._segment.address()}
-        return {"memory": memory, "wakeup": wakeup, "number": self._number}
+        memory = {"descriptor": self._segment.descriptor, "size": len(self._segment.buffer)}
+        return {"pid": os.getpid(), "memory": memory, "pipe": self._wakeup.pipe(), "number": self._number}
 
     def connect(self, source: int, address: Mapping[str, Any], bodies: Mapping[int, Layout]) -> Wire:
-        segment = Segment.attach(address["memory"], int(address["memory"]["size"]), source)
+        pid, memory = int(address["pid"]), address["memory"]
+        segment = Segment.attach(pid, int(memory["descriptor"]), int(memory["size"]), source)
+        path = f"/proc/{pid}/fd/{int(address['pipe'])}"
         try:
-            wakeup = os.open(address["wakeup"], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise WireError(f"{address['name']} has no wakeup any more", ("found", str(error))) from error
-        if not stat.S_ISFIFO(os.fstat(wakeup).st_mode):
-            os.close(wakeup)
-            raise WireError(f"{address['name']} has no wakeup any more", ("found", f"no pipe at {address['wakeup']}"))
-        return _PipeWire(self._wakeup, self._source, int(address["number"]), wakeup, segment, address)
+            raise WireError(f"cannot reach {address['name']}: its process has exited", ("found", str(error))) from error
+        if not stat.S_ISFIFO(os.fstat(pipe).st_mode):
+            os.close(pipe)
+            raise WireError(f"cannot reach {address['name']}: its process has exited", ("found", f"no pipe at {path}"))
+        return _PipeWire(self._wakeup, self._source, int(address["number"]), pipe, segment, pid, source)
 
     def settle(self) -> None:
         self._wakeup.drain()
-        if self._fifo is not None:
-            self._wakeup.drain(self._fifo[0])
 
     def keep(self, size: int) -> tuple[int, Any]:
-        segment = Segment.create(size, self._source, self._folder)
-        if segment.path is not None:
-            assert self._segment is not None and self._segment.path is not None
-            named = self._segment.path.with_name(f"{self._segment.path.stem}.{segment.descriptor}.memory")
-            segment.path.rename(named)
-            segment.path = named
+        segment = Segment.create(size, self._source)
         self._kept[segment.descriptor] = segment
         return segment.descriptor, segment.buffer
 
@@ -89,36 +132,24 @@ class ShmTransport(Transport):
         if self._segment is None:
             return
         self._wakeup.forget(self._number)
-        if self._fifo is not None:
-            descriptor, path = self._fifo
-            self._wakeup.unwatch(descriptor)
-            os.close(descriptor)
-            path.unlink(missing_ok=True)
-            self._fifo = None
         for segment in [self._segment, *self._kept.values()]:
             segment.close()
         self._kept.clear()
-        self._segment = self._end = None
-
-    def _open_fifo(self, path: Path) -> None:
-        os.mkfifo(path, 0o600)
-        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # RDWR: no end of file when a writer leaves
-        self._fifo = (descriptor, path)
-        self._wakeup.add_pipe(descriptor)
+        self._segment = None
 
 
 class _PipeWire(Wire):
-    """Pulls the wakeup of a peer's process; what does not fit in a full pipe waits here, in order."""
+    """Writes into the pipe of a peer's process; what does not fit into a full pipe waits here, in order."""
 
-    __slots__ = ("__weakref__", "_address", "_backlog", "_number", "_own", "_segment", "_source", "_wakeup")
+    __slots__ = ("__weakref__", "_backlog", "_number", "_pid", "_pipe", "_segment", "_source", "_target", "_wakeup")
 
-    def __init__(self, own: Wakeup, source: int, number: int, wakeup: int, segment: Segment, address: Mapping[str, Any]) -> None:
-        self._own = own
+    def __init__(self, wakeup: Wakeup, source: int, number: int, pipe: int, segment: Segment, pid: int, target: int) -> None:
+        self._wakeup = wakeup
         self._source = source
         self._number = number
-        self._wakeup = wakeup
+        self._pipe = pipe
         self._segment = segment
-        self._address = address
+        self._pid, self._target = pid, target
         self._backlog: deque[bytes] = deque()
 
     def send(self, kind: int, slot: int = 0, number: int = 0, value: int = 0, body: Tree | None = None) -> None:
@@ -127,11 +158,11 @@ class _PipeWire(Wire):
             self._backlog.append(message)
             return
         try:
-            os.write(self._wakeup, message)
+            os.write(self._pipe, message)
         except BlockingIOError:
-            if kind != NEW:  # a full pipe wakes as well
+            if kind != CHANGED:  # a full pipe wakes as well
                 self._backlog.append(message)
-                self._own.lag(self, self._flush)
+                self._wakeup.lag(self, self._flush)
         except OSError:
             pass  # its process has ended: detach will settle the accounts
 
@@ -140,29 +171,23 @@ class _PipeWire(Wire):
         return self._segment.buffer
 
     def load(self, handle: int, size: int) -> Any:
-        memory = dict(self._address["memory"])
-        if "path" in memory:
-            path = Path(memory["path"])
-            memory["path"] = str(path.with_name(f"{path.stem}.{handle}.memory"))
-        else:
-            memory["fd"] = handle
         try:
-            return Segment.attach(memory, size, int(self._address["source"])).buffer
+            return Segment.attach(self._pid, handle, size, self._target).buffer
         except WireError:
             return None
 
     def close(self) -> None:
-        self._own.cancel(self)
+        self._wakeup.cancel(self)
         self._backlog.clear()
-        if self._wakeup >= 0:
-            os.close(self._wakeup)
-            self._wakeup = -1
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
             self._segment.close()
 
     def _flush(self) -> bool:
         while self._backlog:
             try:
-                os.write(self._wakeup, self._backlog[0])
+                os.write(self._pipe, self._backlog[0])
             except BlockingIOError:
                 return False
             except OSError:
@@ -170,3 +195,21 @@ class _PipeWire(Wire):
                 return True
             self._backlog.popleft()
         return True
+
+
+def _too_large(size: int, found: str) -> UserError:
+    return UserError(
+        f"not enough memory: {size / 1e6:.1f} MB of stream buffers needed",
+        ("found", found),
+        ("try", "fewer or smaller slabs: sampling.envs, sampling.steps, staleness.max"),
+        code="E08",
+    )
+
+
+def _unreachable(path: str, found: str) -> WireError:
+    return WireError(
+        f"no stream memory at {path}",
+        ("found", found),
+        ("why", "its process has ended, or /proc is not shared with it"),
+        ("try", "via: zmq between processes that do not share /proc"),
+    )

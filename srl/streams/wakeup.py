@@ -7,31 +7,29 @@ import select
 import struct
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
+
+from srl.core.errors import HostileFrame
 
 MESSAGE = struct.Struct("<HHIQQQ")
 """end, kind, slot, source, number, value: one atomic write of 32 bytes."""
 _READ = 4096
 _SHORT = 0.02
 _SELECTABLE = 1024
-_WAKE = MESSAGE.pack(0xFFFF, 0, 0, 0, 0, 0)
 Receive = Callable[[int, int, int, int, int, Any], None]
 
 
 class Wakeup:
-    """Nothing is opened before something needs it: with inproc ends alone a sweep costs two attribute reads."""
+    """One per process. Nothing is opened before something needs it: with inproc ends alone a sweep costs two attribute reads."""
 
     def __init__(self) -> None:
-        self.sweep = 0
-        """Grows at each deliver: ends tell one sweep of the loop from the next by it."""
         self.refused = 0
-        """Messages on the pipe that are addressed to nobody."""
+        """Messages on the pipe for an end that does not exist, or is closed."""
         self._pipe: tuple[int, int] | None = None
         self._ends: list[Receive | None] = []
-        self._watched: dict[int, Any] = {}
+        self._watched: dict[int, Callable[[], Any]] = {}
         self._sockets: dict[Any, Callable[[], int]] = {}
         self._lagging: dict[Any, Callable[[], bool]] = {}
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -63,11 +61,6 @@ class Wakeup:
         """The end is closed."""
         self._ends[number] = None
 
-    def add_pipe(self, descriptor: int) -> None:
-        """Read messages from this pipe (a named one) too."""
-        self._watched[descriptor] = None
-        self._poll = None
-
     def add_socket(self, socket: Any, drain: Callable[[], int]) -> None:
         """Call `drain` when the ZeroMQ socket has something."""
         self._sockets[socket] = drain
@@ -77,12 +70,18 @@ class Wakeup:
         self._sockets.pop(socket, None)
         self._poll = None
 
-    def drain(self, descriptor: int | None = None) -> None:
-        """Hand over what the pipe holds now."""
-        if descriptor is not None:
-            self._drain(descriptor)
-        elif self._pipe is not None:
-            self._drain(self._pipe[0])
+    def drain(self) -> int:
+        """Hand over what the pipe holds now; how many messages there were."""
+        done = 0
+        while self._pipe is not None:
+            try:
+                chunk = os.read(self._pipe[0], _READ)
+            except BlockingIOError:
+                break
+            done += self._hand_over(chunk)
+            if len(chunk) < _READ:
+                break
+        return done
 
     def lag(self, key: Any, flush: Callable[[], bool]) -> None:
         """Call `flush` at each deliver until it says that nothing is left to send."""
@@ -108,23 +107,15 @@ class Wakeup:
             self._context.set(zmq.MAX_SOCKETS, min(16384, self._context.get(zmq.SOCKET_LIMIT)))
         return self._context
 
-    def wake(self) -> None:
-        """Wake the loop, from any thread."""
-        self.pipe()
-        assert self._pipe is not None
-        with suppress(BlockingIOError):  # a full pipe wakes as well
-            os.write(self._pipe[1], _WAKE)
-
     # what the loop uses ---------------------------------------------------------------------------------------------
 
     def deliver(self) -> int:
         """Hand all messages that have come to their ends; how many there were. Never waits."""
-        self.sweep += 1
         if self._pipe is None and not self._sockets and not self._watched:
             return 0
-        done = self._drain(self._pipe[0]) if self._pipe is not None else 0
+        done = self.drain()
         if self._sockets or self._watched:
-            done += self._ready(0)
+            done += self._serve_ready()
         if self._timers:
             self._fire()
         if self._lagging:
@@ -132,7 +123,10 @@ class Wakeup:
         return done
 
     def wait(self, timeout: float | None) -> None:
-        """Sleep until a message, a socket or a watched descriptor is there, or the time is up."""
+        """Sleep until a message, a socket or a watched descriptor is there, or the time is up.
+
+        What came is left to the next `deliver`, except for watched descriptors.
+        """
         if self._lagging:
             timeout = min(0.002, timeout) if timeout is not None else 0.002
         if self._timers:
@@ -143,15 +137,13 @@ class Wakeup:
                 raise RuntimeError("nothing can end this wait: no descriptor, no timer, no time-out")
             time.sleep(timeout)
             return
-        self._wait(timeout)
+        for key in self._readable(timeout):
+            if isinstance(key, int) and key in self._watched:
+                self._watched[key]()
 
     def watch(self, descriptor: int, call: Callable[[], Any]) -> None:
         """Call this from `deliver` or `wait` whenever the descriptor is readable."""
         self._watched[descriptor] = call
-        self._poll = None
-
-    def unwatch(self, descriptor: int) -> None:
-        self._watched.pop(descriptor, None)
         self._poll = None
 
     @property
@@ -180,28 +172,13 @@ class Wakeup:
             self._context.destroy(linger=0)
             self._context = None
 
-    # the pipe -------------------------------------------------------------------------------------------------------
-
-    def _drain(self, descriptor: int) -> int:
-        done = 0
-        while True:
-            try:
-                chunk = os.read(descriptor, _READ)
-            except BlockingIOError:
-                return done
-            done += self._hand_over(chunk)
-            if len(chunk) < _READ:
-                return done
-
     def _hand_over(self, chunk: bytes) -> int:
-        """Writes are atomic, so a chunk that is no multiple of a message holds foreign bytes: they are skipped and counted."""
+        """Writes are atomic and `_READ` holds whole messages: anything else was not written by a peer."""
         if len(chunk) % MESSAGE.size:
-            return self._search(chunk)
+            raise HostileFrame("the pipe of this process holds bytes that are not a message")
         ends, done = self._ends, 0
         for number, kind, slot, source, first, second in MESSAGE.iter_unpack(chunk):
             done += 1
-            if number == 0xFFFF:
-                continue
             receive = ends[number] if number < len(ends) else None
             if receive is None:
                 self.refused += 1
@@ -209,41 +186,17 @@ class Wakeup:
                 receive(source, kind, slot, first, second, None)
         return done
 
-    def _search(self, chunk: bytes) -> int:
-        """Find the messages in a chunk with foreign bytes in it: they begin where an end and a kind are known."""
-        self.refused += 1
-        done = start = 0
-        while start + MESSAGE.size <= len(chunk):
-            number, kind, *_ = MESSAGE.unpack_from(chunk, start)
-            if number < len(self._ends) and 0 < kind < 32 and self._ends[number] is not None:
-                done += self._hand_over(chunk[start : start + MESSAGE.size])
-                start += MESSAGE.size
-            else:
-                start += 1
-        return done
-
     # the poll set ---------------------------------------------------------------------------------------------------
 
-    def _ready(self, timeout: int | None) -> int:
+    def _serve_ready(self) -> int:
         done = 0
-        for key, _ in self._set().poll(timeout):
+        for key, _ in self._set().poll(0):
             if key in self._sockets:
                 done += self._sockets[key]()
             elif key in self._watched:
-                call = self._watched[key]
-                if call is None:
-                    done += self._drain(key)
-                else:
-                    call()
-                    done += 1
+                self._watched[key]()
+                done += 1
         return done
-
-    def _wait(self, timeout: float | None) -> None:
-        """Sleep, but leave what came to the next deliver, except for watched descriptors."""
-        for key in self._readable(timeout):
-            call = self._watched.get(key) if isinstance(key, int) else None
-            if call is not None:
-                call()
 
     def _readable(self, timeout: float | None) -> list[Any]:
         """What has something to read, after at most so many seconds. Polls count in milliseconds: too coarse for a short rest."""

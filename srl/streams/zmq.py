@@ -16,8 +16,9 @@ from srl.core.tree import Tree
 from srl.streams.codec import Arena, Layout, Packer
 from srl.streams.curve import Gate, gate_of
 from srl.streams.inproc import zeroed
-from srl.streams.peers import Network, Peers, Transport, Wire
+from srl.streams.peers import Peers
 from srl.streams.sequence import HEADER, Head, Sequence
+from srl.streams.transport import Network, Transport, Wire
 from srl.streams.wakeup import Wakeup
 
 _HUBS = ("consumer", "server", "publisher")
@@ -102,7 +103,7 @@ class ZmqTransport(Transport):
         wire.socket.expect(largest)
         self._wires[source] = wire
         wire.source, wire.key = source, address["key"]
-        wire.sequence.greet()
+        wire.sequence.hello()
         return wire
 
     def close(self) -> None:

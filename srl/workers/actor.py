@@ -17,7 +17,9 @@ from srl.core.text import count
 from srl.core.tree import Tree
 from srl.graph.spec import Graph
 from srl.plan.specs import PolicyInfo
-from srl.streams.base import End, InferClient, SampleProducer, Slab
+from srl.streams.base import End
+from srl.streams.infer import InferClient
+from srl.streams.sample import SampleProducer, Slab
 from srl.workers.base import Context, Port, Worker
 from srl.workers.group import Group
 from srl.workers.resumable import Resumable
@@ -143,7 +145,7 @@ class ActorWorker(Resumable, Worker):
         self._warn(turn)
         for name, end in self._samples.items():
             if name not in turn.slabs:
-                slab = end.alloc()
+                slab = end.alloc(turn.number)
                 if slab is None:
                     return 0  # nobody asks for the next policy's credit before this one's: two actors never wait for each other
                 turn.slabs[name] = slab

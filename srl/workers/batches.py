@@ -9,8 +9,9 @@ import numpy as np
 
 from srl.core.spec import Leaf, zeros
 from srl.core.tree import Array, Tree, map_tree
-from srl.streams.base import Loan, SampleConsumer, epoch_of, updates_of, version
+from srl.streams.base import epoch_of, updates_of, version
 from srl.streams.credits import Credits
+from srl.streams.sample import Loan, SampleConsumer
 
 if TYPE_CHECKING:  # torch: a trainer is looked at where nothing is learned
     from srl.api.batch import Feedback

@@ -16,7 +16,8 @@ from srl.core.tree import copy_into
 from srl.graph.spec import Graph
 from srl.plan.specs import PolicyInfo
 from srl.replay.fifo import Fifo
-from srl.streams.base import End, Loan, SampleConsumer, SampleProducer, Slab
+from srl.streams.base import End
+from srl.streams.sample import Loan, SampleConsumer, SampleProducer, Slab
 from srl.workers.base import Context, Port, Worker
 from srl.workers.resumable import Resumable
 

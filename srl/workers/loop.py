@@ -22,7 +22,7 @@ from srl.graph.spec import Graph
 from srl.plan.specs import Derived
 from srl.streams.base import End, Side
 from srl.streams.open import open_end
-from srl.streams.peers import Network
+from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 from srl.workers.base import Context, Worker
 from srl.workers.reports import WorkerReport
@@ -35,7 +35,6 @@ class Peer:
 
     name: str
     address: Mapping[str, Any]
-    incarnation: int
 
 
 class WorkerLoop:
@@ -97,7 +96,7 @@ class WorkerLoop:
             self.at_fault = worker
             for port, others in ports.items():
                 for peer in others:
-                    self._ends[worker][port].attach(peer.name, peer.address, peer.incarnation)
+                    self._ends[worker][port].attach(peer.name, peer.address)
 
     def detach(self, gone: Sequence[str], reason: str) -> dict[str, Counts]:
         """Forget these peer ends (by end name) wherever they are attached; what our ends know of their last counts."""

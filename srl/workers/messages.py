@@ -121,15 +121,13 @@ def seat_from_data(data: Any) -> WorkerId:
 def peers_to_data(peers: Mapping[str, Mapping[str, list[Peer]]]) -> dict[str, Any]:
     """Worker -> port -> peers."""
     return {
-        worker: {port: [[peer.name, dict(peer.address), peer.incarnation] for peer in others] for port, others in ports.items()}
+        worker: {port: [[peer.name, dict(peer.address)] for peer in others] for port, others in ports.items()}
         for worker, ports in peers.items()
     }
 
 
 def peers_from_data(data: Mapping[str, Any]) -> dict[str, dict[str, list[Peer]]]:
     return {
-        worker: {
-            port: [Peer(name, address, incarnation) for name, address, incarnation in others] for port, others in ports.items()
-        }
+        worker: {port: [Peer(name, address) for name, address in others] for port, others in ports.items()}
         for worker, ports in data.items()
     }

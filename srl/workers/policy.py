@@ -15,7 +15,9 @@ from srl.core.text import count
 from srl.core.tree import Array, Tree
 from srl.core.types import Waiting
 from srl.plan.acting import ready_policy
-from srl.streams.base import End, InferServer, ParamSubscriber, updates_of
+from srl.streams.base import End, updates_of
+from srl.streams.infer import InferServer
+from srl.streams.param import ParamSubscriber
 from srl.workers.acting import answer
 from srl.workers.base import Context, Port, Worker
 from srl.workers.outcomes import NOBODY, WinRates

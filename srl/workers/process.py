@@ -27,7 +27,7 @@ from srl.core.load import load
 from srl.core.registry import load_plugins
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
-from srl.streams.peers import Network
+from srl.streams.transport import Network
 from srl.workers.channel import Channel
 from srl.workers.loop import WorkerLoop
 from srl.workers.messages import Message, peers_from_data, seat_from_data

@@ -21,7 +21,9 @@ from srl.core.types import Component, Waiting
 from srl.learners.base import Learner, Task
 from srl.store.checkpoint import Checkpoint
 from srl.store.weights import starting_weights
-from srl.streams.base import End, ParamPublisher, SampleConsumer, updates_of, version
+from srl.streams.base import End, updates_of, version
+from srl.streams.param import ParamPublisher
+from srl.streams.sample import SampleConsumer
 from srl.workers.base import Context, Port, Worker
 from srl.workers.batches import BatchSource, OnPolicy, Rows
 from srl.workers.checkpoints import PAST, Checkpoints

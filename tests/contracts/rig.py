@@ -10,23 +10,16 @@ from typing import Any
 import numpy as np
 
 from srl.core.spec import Leaf
-from srl.streams.base import (
-    End,
-    InferClient,
-    InferServer,
-    ParamPublisher,
-    ParamSubscriber,
-    SampleConsumer,
-    SampleProducer,
-    Side,
-    StreamSpec,
-)
+from srl.streams.base import End, Side, StreamSpec
+from srl.streams.infer import InferClient, InferServer
 from srl.streams.open import open_end
-from srl.streams.peers import Network
+from srl.streams.param import ParamPublisher, ParamSubscriber
+from srl.streams.sample import SampleConsumer, SampleProducer
+from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 from srl.streams.zmq import new_curve_keys
 
-VIAS = ["inproc", "shm", "files", "ipc", "tcp", "curve"]
+VIAS = ["inproc", "shm", "ipc", "tcp", "curve"]
 SLAB = {"who": Leaf((1,), "int64"), "nested": {"number": Leaf((3,), "int64"), "flags": Leaf((5,), "bool")}}
 QUESTION = {"obs": Leaf((4,), "float32"), "first": Leaf((), "bool")}
 ANSWER = {"action": Leaf((), "int64"), "value": Leaf((2,), "float32")}
@@ -36,9 +29,8 @@ PARAMS = {"w": Leaf((64,), "float32"), "head": {"b": Leaf((3,), "float32")}}
 class Rig:
     """Opens ends, joins them, pumps their wakeups, closes everything."""
 
-    def __init__(self, via: str, folder: Path) -> None:
+    def __init__(self, via: str) -> None:
         self.via = via
-        self.folder = folder
         self.ends: list[End] = []
         self.wakeups: list[Wakeup] = []
         self._incarnations: dict[str, int] = {}
@@ -49,7 +41,7 @@ class Rig:
             "infer": {"record": QUESTION, "answer": ANSWER},
             "param": {"record": PARAMS},
         }
-        name = {"shm": "shm", "files": "shm", "inproc": "inproc", "ipc": "ipc"}.get(self.via, "zmq")
+        name = self.via if self.via in ("inproc", "shm", "ipc") else "zmq"
         return StreamSpec(**{"name": kind, "kind": kind, "via": name, **records[kind], **more})
 
     def open(self, spec: StreamSpec, side: Side, worker: str, **sizes: int) -> Any:
@@ -65,18 +57,14 @@ class Rig:
         return self.wakeups[-1]
 
     def network(self) -> Network:
-        if self.via == "files":
-            return Network(files=self.folder)
-        if self.via == "curve":
-            return Network(curve=new_curve_keys())
-        return Network()
+        return Network(curve=new_curve_keys()) if self.via == "curve" else Network()
 
     def join(self, ones: Iterable[End], others: Iterable[End]) -> None:
         others = list(others)
         for one in ones:
             for other in others:
-                one.attach(other.name, other.address(), 0)
-                other.attach(one.name, one.address(), 0)
+                one.attach(other.name, other.address())
+                other.attach(one.name, one.address())
 
     @property
     def remote(self) -> bool:

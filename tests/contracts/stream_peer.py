@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from srl.core.spec import from_data
 from srl.streams.base import StreamSpec
 from srl.streams.open import open_end
-from srl.streams.peers import Network
 from srl.streams.wakeup import Wakeup
 from tests.contracts.rig import answer_to, fill, params, rows
 
@@ -26,14 +24,11 @@ def main() -> None:
         answer=from_data(told["answer"]),
     )
     wakeup = Wakeup()
-    network = Network(bind=told["bind"], files=Path(told["files"]) if told["files"] else None)
-    end = open_end(
-        spec, told["side"], name=told["name"], wakeup=wakeup, incarnation=told["incarnation"], network=network, **told["sizes"]
-    )
+    end = open_end(spec, told["side"], name=told["name"], wakeup=wakeup, incarnation=told["incarnation"], **told["sizes"])
     say({**end.address(), "key": ""})
     peer = json.loads(sys.stdin.readline())
     peer["key"] = b""
-    end.attach(peer["name"], peer, 0)
+    end.attach(peer["name"], peer)
     step = {"producer": produce, "consumer": consume, "server": serve, "client": ask, "publisher": publish}[told["side"]]
     state: dict[str, Any] = {"number": 0}
     while True:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +16,8 @@ from tests.contracts.rig import Rig, fill, read
 class Run:
     """Actors, one trainer by the credit rule, and the truth about every slab."""
 
-    def __init__(self, via: str, folder: Path, actors: int, slots: int, batch: int, staleness: int) -> None:
-        self.rig = Rig(via, folder)
+    def __init__(self, via: str, actors: int, slots: int, batch: int, staleness: int) -> None:
+        self.rig = Rig(via)
         self.slots, self.batch, self.staleness = slots, batch, staleness
         self.trainer = self.rig.consumer()
         self.actors: list[Any] = []
@@ -128,14 +126,13 @@ EVENTS = ["open", "open", "finish", "finish", "take", "take", "release", "train"
 def interleave(via: str, data: st.DataObject, steps: int) -> None:
     actors, slots = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
     batch, staleness = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 2))
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run(via, Path(folder), actors, slots, batch, staleness)
-        try:
-            for event in data.draw(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 5)), max_size=steps)):
-                play(run, *event)
-            run.run_on(staleness + 3)
-        finally:
-            run.rig.close()
+    run = Run(via, actors, slots, batch, staleness)
+    try:
+        for event in data.draw(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 5)), max_size=steps)):
+            play(run, *event)
+        run.run_on(staleness + 3)
+    finally:
+        run.rig.close()
 
 
 def play(run: Run, event: str, choice: int) -> None:
@@ -184,7 +181,7 @@ def test_no_order_of_events_breaks_the_rules_over_zmq() -> None:
 @pytest.mark.parametrize("batches", [[1, 1, 1], [1, 2, 3], [4, 1]])
 def test_trainers_that_wait_for_each_other_are_all_fed(via: str, batches: list[int]) -> None:
     """None goes on before all have their batch; the one slot of the one actor must not stand in the wrong queue."""
-    rig = Rig(via, Path())
+    rig = Rig(via)
     actor = rig.producer(slots=1)
     gang = [rig.consumer(f"trainer/{index}") for index in range(len(batches))]
     rig.join([actor], gang)

@@ -15,7 +15,7 @@ import pytest
 from srl.core.spec import to_data
 from tests.contracts.rig import Rig, answer_to, descriptors, read, rows
 
-VIAS = ["shm", "files", "tcp"]
+VIAS = ["shm", "tcp"]
 
 
 class Farm:
@@ -28,7 +28,7 @@ class Farm:
 
     def start(self, near: Any, side: str, worker: str, **sizes: int) -> tuple[subprocess.Popen[str], str]:
         """A process with an end of that side, attached to `near` both ways; its end's name."""
-        spec, network = near.spec, self.rig.network()
+        spec = near.spec
         name = f"{spec.name}:{worker}"
         incarnation = self._incarnations[name] = self._incarnations.get(name, -1) + 1
         process = subprocess.Popen(
@@ -44,8 +44,6 @@ class Farm:
             "via": spec.via,
             "record": to_data(spec.record),
             "answer": to_data(spec.answer),
-            "bind": network.bind,
-            "files": str(network.files) if network.files else "",
             "side": side,
             "name": name,
             "incarnation": incarnation,
@@ -55,7 +53,7 @@ class Farm:
         assert process.stdout is not None
         address = json.loads(process.stdout.readline())
         address["key"] = b""
-        near.attach(name, address, incarnation)
+        near.attach(name, address)
         self._tell(process, {key: value for key, value in near.address().items() if key != "key"})
         return process, name
 
@@ -79,9 +77,9 @@ class Farm:
 
 
 @pytest.fixture(params=VIAS)
-def farm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Farm]:
+def farm(request: pytest.FixtureRequest) -> Iterator[Farm]:
     before = descriptors()
-    rig = Rig(request.param, tmp_path)
+    rig = Rig(request.param)
     made = Farm(rig)
     yield made
     made.close()
@@ -125,11 +123,6 @@ def test_a_killed_producer_loses_only_what_it_held_and_its_credits_are_used_agai
         assert consumer.unused_credits == 4
         total += 40 + len(left)
     assert consumer.counts.taken == consumer.counts.released == total
-    if rig.via == "files":
-        later = Rig("files", rig.folder)
-        later.producer()
-        later.close()
-        assert len(list(rig.folder.iterdir())) == 2, "the next end sweeps what the dead left; ours are a memory and a wakeup"
 
 
 def test_a_killed_consumer_frees_every_slot_and_a_new_one_goes_on(farm: Farm) -> None:
@@ -144,7 +137,7 @@ def test_a_killed_consumer_frees_every_slot_and_a_new_one_goes_on(farm: Farm) ->
         farm.kill(process)
         producer.detach(name, "died")
         if opened is not None:
-            assert producer.put(opened)
+            producer.put(opened)
             assert producer.counts.dropped["consumer_gone"] >= 1
         assert len(producer._free) == 3  # type: ignore[attr-defined]
         assert producer.alloc() is None

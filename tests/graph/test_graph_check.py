@@ -135,10 +135,10 @@ REFUSED = [
     ),
     (put("nodes/trainer/worker", "trainr"), None),
     (
-        put("streams/ask.main/route", "broadcast"),
-        "error[E10]: stream 'ask.main' is of kind infer, which has no route: broadcast\n"
+        put("streams/ask.main/route", "nobody"),
+        "error[E10]: stream 'ask.main' is of kind infer, which has no route: nobody\n"
         "  because: only samples are shared out; a question finds its server, and weights go to all\n"
-        "  try: remove it, or streams: {sample: {route: broadcast}}",
+        "  try: remove it, or streams: {sample: {route: nobody}}",
     ),
     (
         put("streams/params.main/route", "nobody"),

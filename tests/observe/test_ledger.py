@@ -46,15 +46,6 @@ def test_a_lease_released_twice_does_not_balance() -> None:
     assert not ledger.balanced
 
 
-def test_each_consumer_of_a_broadcast_takes_every_record() -> None:
-    ledger = Ledger("view", copies=2)
-    ledger.add("producer", {"put": 10})
-    ledger.add("consumer", {"taken": 10, "released": 10})
-    ledger.add("consumer", {"taken": 9, "released": 9, "dropped": {"busy": 1}})
-    assert ledger.balanced
-    assert ledger.line() == "view: 10 put x 2 = 19 taken + 0 in flight + 1 dropped (busy)"
-
-
 def test_after_a_kill_at_most_the_slots_are_unknown() -> None:
     """A model: at every moment of a run, kill one side; what the other side and stale reports tell must balance."""
     chance = random.Random(1)

@@ -15,20 +15,21 @@ import pytest
 
 from srl.core.errors import WireError
 from srl.core.spec import Leaf
-from srl.streams.segment import Segment, sweep
+from srl.streams.messages import RETURN
+from srl.streams.shm import Segment
 from tests.contracts.rig import Rig, params
 from tests.errors import raises
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig("shm", tmp_path)
+def rig() -> Iterator[Rig]:
+    made = Rig("shm")
     yield made
     made.close()
 
 
 def test_more_memory_than_there_is_is_an_error_at_once(rig: Rig) -> None:
-    with raises("E08", match="do not fit"):
+    with raises("E08", match="not enough memory"):
         rig.producer(record={"frames": Leaf((1 << 20, 1 << 20), "uint8")}, slots=4)
 
 
@@ -37,7 +38,7 @@ def test_memory_that_cannot_be_reserved_is_an_error_at_once() -> None:
     script = (
         "import resource\n"
         "from srl.core.errors import UserError\n"
-        "from srl.streams.segment import Segment\n"
+        "from srl.streams.shm import Segment\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
         "try:\n    Segment.create(1 << 22, 1)\n"
         "except UserError as error:\n    print(error)\n"
@@ -45,45 +46,30 @@ def test_memory_that_cannot_be_reserved_is_an_error_at_once() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
     )
-    assert "no room for 4.2 MB" in done.stdout
+    assert "4.2 MB of stream buffers needed" in done.stdout
 
 
-@pytest.mark.parametrize("files", [False, True])
-def test_memory_is_that_of_its_owner_or_refused(tmp_path: Path, files: bool) -> None:
-    segment = Segment.create(1000, 77, tmp_path if files else None)
+def test_memory_is_that_of_its_owner_or_refused() -> None:
+    segment = Segment.create(1000, 77)
     segment.buffer[5] = 42
-    again = Segment.attach(segment.address(), 1000, 77)
+    pid, descriptor = os.getpid(), segment.descriptor
+    again = Segment.attach(pid, descriptor, 1000, 77)
     assert again.buffer[5] == 42
     for size, owner in ((1000, 78), (999, 77)):
         with pytest.raises(WireError, match="no stream memory"):
-            Segment.attach(segment.address(), size, owner)
-    address = segment.address()
+            Segment.attach(pid, descriptor, size, owner)
     again.close()
     segment.close()
     with pytest.raises(WireError, match="no stream memory"):
-        Segment.attach(address, 1000, 77)
+        Segment.attach(pid, descriptor, 1000, 77)
 
 
 def test_a_descriptor_that_is_something_else_now_is_refused() -> None:
     reader, writer = os.pipe()
     with pytest.raises(WireError, match="no stream memory"):
-        Segment.attach({"pid": os.getpid(), "fd": reader}, 100, 1)
+        Segment.attach(os.getpid(), reader, 100, 1)
     os.close(reader)
     os.close(writer)
-
-
-def test_a_sweep_removes_what_the_dead_left_and_nothing_of_the_living(tmp_path: Path) -> None:
-    living = Segment.create(100, 1, tmp_path)
-    script = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom srl.streams.segment import Segment\n"
-        f"segment = Segment.create(100, 2, Path({str(tmp_path)!r}))\n"
-        "os.mkfifo(segment.path.with_suffix('.wakeup'))\nos.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[2])
-    assert len(list(tmp_path.iterdir())) == 3
-    sweep(tmp_path)
-    assert list(tmp_path.iterdir()) == [living.path]
-    living.close()
 
 
 def test_a_full_pipe_loses_no_message(rig: Rig) -> None:
@@ -92,7 +78,7 @@ def test_a_full_pipe_loses_no_message(rig: Rig) -> None:
     rig.join([producer], [consumer])
     wire = producer._by_name[consumer.name].wire  # type: ignore[attr-defined]
     for _ in range(10_000):
-        wire.send(31)
+        wire.send(RETURN, 0, 7)  # a credit it never got
     consumer.credit(0, 0)
     assert producer.alloc() is None
     slab = rig.until(producer.alloc)

@@ -7,7 +7,6 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,10 @@ import zmq
 
 from srl.core.errors import WireError
 from srl.core.spec import Leaf
-from srl.streams.open import Network, open_end
+from srl.streams.messages import ASK, POLL, PUT
+from srl.streams.open import open_end
 from srl.streams.sequence import HEADER
+from srl.streams.transport import Network
 from srl.streams.zmq import new_curve_keys
 from tests.contracts.rig import Rig, answer_to, fill, params, read, rows
 
@@ -99,8 +100,8 @@ class Proxy:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig("tcp", tmp_path)
+def rig() -> Iterator[Rig]:
+    made = Rig("tcp")
     yield made
     made.close()
 
@@ -117,8 +118,8 @@ def join_through(proxies: list[Proxy], spoke: Any, hub: Any) -> Proxy:
     """Join two ends by a link that can be cut."""
     proxy = Proxy(hub.address()["endpoint"])
     proxies.append(proxy)
-    spoke.attach(hub.name, {**hub.address(), "endpoint": proxy.endpoint}, 0)
-    hub.attach(spoke.name, spoke.address(), 0)
+    spoke.attach(hub.name, {**hub.address(), "endpoint": proxy.endpoint})
+    hub.attach(spoke.name, spoke.address())
     return proxy
 
 
@@ -213,7 +214,7 @@ def test_truncated_and_oversized_and_random_frames_are_refused_counted_and_cost_
     stranger.linger = 0
     stranger.routing_id = os.urandom(8).replace(b"\0", b"\1")
     stranger.connect(hub.address()["endpoint"])
-    body = {"sample": 5, "infer": 16, "param": 25}[kind]
+    body = {"sample": PUT, "infer": ASK, "param": POLL}[kind]
     wire = hub._by_name[spoke.name].wire
     following = wire.sequence._received + 1
     lies = [frame(hub, 99, following, b"z"), frame(hub, body, following, b"z" * 7), frame(hub, body, following, bytes(1 << 16))]
@@ -247,11 +248,11 @@ def test_bytes_that_are_no_zeromq_disturb_nobody(rig: Rig) -> None:
     rig.until(lambda: consumer.counts.dropped.get("hostile", 0) >= 60)
 
 
-def test_only_peers_with_a_known_key_come_in(tmp_path: Path) -> None:
-    rig = Rig("curve", tmp_path)
+def test_only_peers_with_a_known_key_come_in() -> None:
+    rig = Rig("curve")
     producer, consumer, stranger = rig.producer(), rig.consumer(), rig.producer("actor/1")
     rig.join([producer], [consumer])
-    stranger.attach(consumer.name, consumer.address(), 0)  # the consumer was never told of it
+    stranger.attach(consumer.name, consumer.address())  # the consumer was never told of it
     consumer.credit(0, 0)
     assert stranger.alloc() is None
     assert rig.until(producer.alloc).credit == 0
@@ -260,8 +261,8 @@ def test_only_peers_with_a_known_key_come_in(tmp_path: Path) -> None:
     clear = open_end(rig.spec("sample"), "producer", name="sample:actor/2", wakeup=rig.wakeup(), network=Network())
     rig.ends.append(clear)
     with pytest.raises(WireError, match="encrypts"):
-        clear.attach(consumer.name, consumer.address(), 0)
-    clear.attach(consumer.name, {**consumer.address(), "key": b""}, 0)
+        clear.attach(consumer.name, consumer.address())
+    clear.attach(consumer.name, {**consumer.address(), "key": b""})
     assert clear.alloc() is None
     rig.until(lambda: consumer.counts.dropped.get("hostile", 0) >= 1)
     rig.close()
@@ -291,12 +292,12 @@ def test_compressed_slabs_arrive_as_they_were_and_lying_blocks_are_refused(rig: 
         loan.release()
     rig.settle()
     wire = consumer._by_name[producer.name].wire  # type: ignore[attr-defined]
-    good = wire._packers[5].pack(sent)
+    good = wire._packers[PUT].pack(sent)
     sequence = wire.sequence._received + 1
     for lie in (good[:-1], b"\xff\xff\xff\xff" + good[4:], good[:4] + b"\xff" * 200 + good[204:], b"", good + b"x"):
         before = consumer.counts.dropped.get("hostile", 0)
-        wire.arrived(frame(consumer, 5, sequence, bytes(lie)))
+        wire.arrived(frame(consumer, PUT, sequence, bytes(lie)))
         assert consumer.counts.dropped.get("hostile", 0) == before + 1
     other = rig.consumer("trainer/1", record=record)
     with pytest.raises(WireError, match="compress"):
-        other.attach(producer.name, producer.address(), 0)
+        other.attach(producer.name, producer.address())

@@ -154,8 +154,7 @@ def replace_nodes(work: Any, nodes: tuple[Node, ...]) -> Any:
     ("route", "via", "pairs"),
     [
         ("fair", "shm", {(i, j) for i in range(4) for j in range(2)}),
-        ("pair", "shm", {(0, 0), (1, 1), (2, 0), (3, 1)}),
-        ("null", "shm", set()),
+        ("nobody", "shm", set()),
         ("fair", "inproc", {(0, 0), (1, 1)}),
     ],
 )

@@ -8,8 +8,8 @@ import srl
 import srl.workers.trainer as trainer_room
 from srl.core.types import Stop, WorkerId
 from srl.plan.prepare import prepare
-from srl.streams.base import SampleProducer
 from srl.streams.open import open_end
+from srl.streams.sample import SampleProducer
 from srl.streams.wakeup import Wakeup
 from srl.workers.loop import Peer, WorkerLoop
 
@@ -23,8 +23,8 @@ def test_a_credit_that_is_asked_for_during_an_update_is_given_before_its_end() -
     assert isinstance(producer, SampleProducer)
     try:
         [(port, end)] = [(port, end) for port, end in trainer.bound()["trainer/0"].items() if end["side"] == "consumer"]
-        trainer.attach({"trainer/0": {port: [Peer("samples.main:actor/0", producer.address(), 0)]}})
-        producer.attach("samples.main:trainer/0", end["address"], 0)
+        trainer.attach({"trainer/0": {port: [Peer("samples.main:actor/0", producer.address())]}})
+        producer.attach("samples.main:trainer/0", end["address"])
         trainer.make()
         trainer.sweep()
         assert producer.alloc() is None  # it says `want`: on the trainer's wakeup, nothing more

@@ -1,0 +1,88 @@
+"""What a transport does: it carries messages and memory, and knows nothing of credits, tickets or versions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from srl.core.tree import Tree
+from srl.streams.codec import Arena, Layout
+
+if TYPE_CHECKING:
+    from srl.streams.peers import Peers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """How the ends of this process can be reached over sockets."""
+
+    bind: str = "tcp://127.0.0.1"
+    """Where sockets bind, without the port."""
+    host: str = ""
+    """What peers call this host; empty: the address of `bind`."""
+    curve: tuple[bytes, bytes] | None = None
+    """Public and secret key of this process; None: in the clear."""
+
+
+class Transport(ABC):
+    """How one end reaches its peers: owned by its end."""
+
+    by: Literal["reference", "memory", "bytes"]
+    """How a record travels: by reference, by the producer's shared memory, or as the bytes of a message."""
+
+    @classmethod
+    @abstractmethod
+    def beside(cls, wakeup: Any, network: Network) -> Self:
+        """One for an end of a process with this wakeup."""
+
+    @abstractmethod
+    def open(self, end: Peers[Any], arena: Arena) -> Any:
+        """Memory for the arena, for reading and writing."""
+
+    @abstractmethod
+    def address(self) -> dict[str, Any]:
+        """Plain data for `connect`."""
+
+    @abstractmethod
+    def connect(self, source: int, address: Mapping[str, Any], bodies: Mapping[int, Layout]) -> Wire:
+        """The way to a peer end. `bodies`: which kinds of message carry a record, in either direction, and of what layout."""
+
+    def settle(self) -> None:
+        """Read what a dead peer wrote before it died."""
+
+    def keep(self, size: int) -> tuple[int, Any]:
+        """More memory that peers can `load`, and its handle."""
+        raise NotImplementedError
+
+    def drop(self, handle: int) -> None:
+        """Give such memory back."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back. Idempotent."""
+
+
+class Wire(ABC):
+    """The way to one attached peer."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def send(self, kind: int, slot: int = 0, number: int = 0, value: int = 0, body: Tree | None = None) -> None:
+        """Hand a message (`messages.py`) over, in order; never waits, never loses it while both ends live."""
+
+    @property
+    def memory(self) -> Any:
+        """The peer's arena, where this transport can see it, else None."""
+        return None
+
+    def load(self, handle: int, size: int) -> Any:
+        """What the peer keeps under this handle, where its memory can be seen; None if it keeps it no longer."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the peer. Idempotent."""
