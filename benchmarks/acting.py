@@ -122,7 +122,7 @@ class Inside:
     def sweep(self) -> int:
         """One turn of every worker: the env steps it took."""
         before = self._reading["env_steps"]
-        self._session._host.sweep()
+        self._session._loop.sweep()
         return int(self._reading["env_steps"] - before)
 
     def close(self) -> None:

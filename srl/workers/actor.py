@@ -1,4 +1,15 @@
-"""Actors: groups of envs; any group whose answers are there steps, rows are written in place."""
+"""Actors step envs and record trajectory slabs: T rows of E envs, `[T+1, E, A, ...]`. The life of a slab:
+
+    slabs = {policy: alloc()}            one for each policy that learns, once its trainer has given a credit
+    group.open(slabs)                    row 0 is the row where the slab before ended
+    for row in 0..T:
+        post(group.questions())          rows of all envs, to the policy workers
+        group.answer(policy, ready())    actions, written in place
+        group.step() if row < T          the env writes the rewards of this row and the observations of the next
+    put(group.finish())                  to the trainers
+
+Nothing waits: each poll moves every group one step further, if its answers are there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +23,7 @@ import numpy as np
 from srl.api.slab import SlabShape, slab_spec
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
-from srl.core.spec import TreeSpec, zeros
+from srl.core.spec import TreeSpec
 from srl.core.text import count
 from srl.core.tree import Tree
 from srl.graph.spec import Graph
@@ -34,7 +45,7 @@ class ActorArgs:
 
 
 class ActorWorker(Resumable, Worker):
-    """Steps envs with the actions of policies that it asks, and puts what happened."""
+    """Steps envs with the actions of the policies that it asks, and sends what happened."""
 
     ports = {"infer": Port("infer", "client"), "samples": Port("sample", "producer", optional=True)}
     Args = ActorArgs
@@ -43,15 +54,13 @@ class ActorWorker(Resumable, Worker):
 
     def __init__(self, args: ActorArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
-        acting = [args.stand_ins.get(name, name) for name in context.derived.players]
-        infos = {name: context.derived.policies[name] for name in acting}
-        policies = list(infos)
-        self._asks = {name: cast(InferClient, _find(ends, "infer", name)) for name in policies}
-        self._samples = {
-            name: cast(SampleProducer, end) for name in policies if (end := _find(ends, "samples", name)) is not None
-        }
-        learners = [name for name in context.derived.players if name not in args.stand_ins]
-        before = _envs_before(context)
+        players = context.derived.players
+        infos = {name: context.derived.policies[name] for name in (args.stand_ins.get(player, player) for player in players)}
+        self._asks = {name: cast(InferClient, _find(ends, "infer", name)) for name in infos}
+        found = {name: _find(ends, "samples", name) for name in infos}
+        self._samples = {name: cast(SampleProducer, end) for name, end in found.items() if end is not None}
+        learners = [name for name in players if name not in args.stand_ins]
+        first_env = _envs_before(context) + context.index * args.groups * args.envs
         self._barrier = 0
         self._draining = self._warned = False
         self.groups = [
@@ -60,20 +69,17 @@ class ActorWorker(Resumable, Worker):
                 context.derived,
                 envs=args.envs,
                 steps=args.steps,
-                first_env=before + (context.index * args.groups + number) * args.envs,
+                first_env=first_env + number * args.envs,
                 reading=self.reading,
-                place=context.name,
+                worker=context.name,
                 policies=infos,
                 title=f"vs_past/{'+'.join(learners)}" if args.stand_ins else "episode",
                 barrier=0 if context.inline else context.incarnation,  # inline, a resume goes on with the seeds there were
             )
             for number in range(args.groups)
         ]
-        self._turns = [_Turn(number, group) for number, group in enumerate(self.groups)]
-        for turn in self._turns:
-            for name in policies:
-                if name not in self._samples:
-                    turn.private[name] = _private_slab(infos[name], args)
+        self._reserved: list[dict[str, Slab]] = [{} for _ in self.groups]
+        """Slabs of each group that wait for those of its other policies."""
         for group in self.groups:
             group.reset()
 
@@ -98,134 +104,95 @@ class ActorWorker(Resumable, Worker):
         return slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals)
 
     def poll(self) -> int:
-        """Let every group that can move do one move."""
+        """Move every group that can move one step further."""
         done = 0
-        for turn in self._turns:
-            done += self._answered(turn) if turn.asked else self._open(turn)
+        for number, group in enumerate(self.groups):
+            done += self._move(number, group) if group.waiting else self._open(number, group)
         return done
 
     def drain(self) -> bool:
-        """Open slabs are dropped; questions that are open are left to their answers."""
+        """Open slabs are dropped; open questions are left unanswered."""
         self._draining = True
-        for turn in self._turns:
-            self._drop(turn, "stop")
+        self._drop("stop")
         return True
-
-    def barrier(self, number: int) -> None:
-        self._barrier = number
-        for turn in self._turns:
-            self._drop(turn, "barrier")
-        for end in self._samples.values():
-            end.withdraw()
-
-    def state(self) -> Tree:
-        state: dict[str, Any] = {"barrier": np.array([self._barrier])}
-        for turn in self._turns:
-            saved = turn.group.save()
-            if "env" not in saved:
-                turn.group.renew(self._barrier)  # as a resumed run will, so that both go on alike
-                saved = turn.group.save()
-            state[f"group{turn.number}"] = saved
-        return state
-
-    def restore(self, state: Tree) -> None:
-        assert isinstance(state, dict)
-        self._barrier = int(state["barrier"][0])
-        for turn in self._turns:
-            turn.group.load(state[f"group{turn.number}"], self._barrier)
 
     def close(self) -> None:
         for group in self.groups:
             group.close()
 
-    def _open(self, turn: _Turn) -> int:
-        """Start a slab for every policy, when all that are recorded have a credit."""
+    # the life of a slab -------------------------------------------------------------------------------------------
+
+    def _open(self, number: int, group: Group) -> int:
+        """Start a slab, once there is one for every policy that is recorded."""
         if self._draining:
             return 0
-        self._warn(turn)
+        self._warn(group)
+        slabs = self._reserved[number]
         for name, end in self._samples.items():
-            if name not in turn.slabs:
-                slab = end.alloc(turn.number)
+            if name not in slabs:
+                slab = end.alloc(number)
                 if slab is None:
-                    return 0  # nobody asks for the next policy's credit before this one's: two actors never wait for each other
-                turn.slabs[name] = slab
-        turn.group.row = 0
-        for name, recorder in turn.group.recorders.items():
-            slab = turn.slab(name)
-            recorder.open(slab.tree, slab.slot)
-        self._ask(turn)
+                    return 0  # the next policy's slab is asked for after this one, so that two actors never wait for each other
+                slabs[name] = slab
+        group.open(slabs)
+        slabs.clear()
+        self._ask(number, group)
         return 1
 
-    def _ask(self, turn: _Turn) -> None:
-        group = turn.group
-        for name, recorder in group.recorders.items():
-            self._asks[name].post(turn.number, recorder.ask(group.row, group.tick), turn.slab(name).min_version)
-        turn.asked = set(self._asks)
+    def _ask(self, number: int, group: Group) -> None:
+        for policy, rows, min_version in group.questions():
+            self._asks[policy].post(number, rows, min_version)
 
-    def _answered(self, turn: _Turn) -> int:
-        """Take the answers that have come; with all of them, step the envs or finish the slab."""
-        group = turn.group
-        for name in tuple(turn.asked):
-            answer = self._asks[name].ready(turn.number)
+    def _move(self, number: int, group: Group) -> int:
+        """Take the answers that have arrived; with all of them, step the envs or finish the slab."""
+        for policy in tuple(group.waiting):
+            answer = self._asks[policy].ready(number)
             if answer is not None:
-                group.recorders[name].answer(group.row, answer.tree, answer.version)
-                turn.asked.discard(name)
-        if turn.asked:
+                group.answer(policy, answer.tree, answer.version)
+        if group.waiting:
             return 0
-        steps = self.args.steps
-        if group.row < steps:
+        if group.row < self.args.steps:
             before = time.perf_counter()
             group.step()
             self.reading.time("env step", time.perf_counter() - before)
             self.reading.count("env_steps", self.args.envs)
-            self._ask(turn)
+            self._ask(number, group)
             return self.args.envs
-        for recorder in group.recorders.values():
-            recorder.finish()
-        for name, slab in turn.slabs.items():
-            self._samples[name].put(slab)
-        turn.slabs.clear()
-        group.row = 0
-        return 1 + self._open(turn)
+        for policy, slab in group.finish().items():
+            self._samples[policy].put(slab)
+        return 1 + self._open(number, group)
 
-    def _warn(self, turn: _Turn) -> None:
+    def _drop(self, reason: str) -> None:
+        for reserved, group in zip(self._reserved, self.groups, strict=True):
+            for policy, slab in {**reserved, **group.abandon()}.items():
+                self._samples[policy].discard(slab, reason)
+            reserved.clear()
+
+    def _warn(self, group: Group) -> None:
         """Once: what the env does that is harmless here, but not as declared."""
-        warnings = getattr(turn.group.env, "warnings", None)
+        warnings = getattr(group.env, "warnings", None)
         if warnings and not self._warned:
             self._warned = True
             self.context.log.warning(warnings[0])
             self.reading.maximum("env/outside_bounds", 1)
 
-    def _drop(self, turn: _Turn, reason: str) -> None:
-        for name, slab in turn.slabs.items():
-            self._samples[name].discard(slab, reason)
-        if turn.group.row > 0:
-            turn.keep_row()
-            turn.group.row = 0
-        turn.slabs.clear()
-        turn.asked = set()
+    # exact resume -------------------------------------------------------------------------------------------------
 
+    def barrier(self, number: int) -> None:
+        self._barrier = number
+        self._drop("barrier")
+        for end in self._samples.values():
+            end.withdraw()
 
-class _Turn:
-    """Where one group stands between two polls."""
+    def state(self) -> Tree:
+        groups = {f"group{number}": group.state(self._barrier) for number, group in enumerate(self.groups)}
+        return {"barrier": np.array([self._barrier]), **groups}
 
-    __slots__ = ("asked", "group", "number", "private", "slabs")
-
-    def __init__(self, number: int, group: Group) -> None:
-        self.number, self.group = number, group
-        self.slabs: dict[str, Slab] = {}
-        self.private: dict[str, Slab] = {}
-        """Of policies whose rows nobody wants (frozen, scripted): always there."""
-        self.asked: set[str] = set()
-
-    def slab(self, policy: str) -> Slab:
-        """The open slab of one policy."""
-        return self.slabs.get(policy) or self.private[policy]
-
-    def keep_row(self) -> None:
-        """The slab is given up at its present row: the env goes on from there."""
-        for recorder in self.group.recorders.values():
-            recorder.keep(self.group.row)
+    def restore(self, state: Tree) -> None:
+        assert isinstance(state, dict)
+        self._barrier = int(state["barrier"][0])
+        for number, group in enumerate(self.groups):
+            group.load(state[f"group{number}"], self._barrier)
 
 
 def port_policy(port: str, policies: Mapping[str, Any]) -> str:
@@ -248,12 +215,6 @@ def _envs_before(context: Context) -> int:
             args = load(kind.Args, node.args)
             total += node.count * args.groups * args.envs
     return total
-
-
-def _private_slab(info: PolicyInfo, args: ActorArgs) -> Slab:
-    shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.memory_every)
-    tree = zeros(slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals))
-    return Slab(tree=tree, slot=0, credit=-1, min_version=0)
 
 
 def _ahead(graph: Graph) -> int:

@@ -1,4 +1,8 @@
-"""A group: E copies of an env that step together, with a recorder for each policy in them."""
+"""A group: E copies of an env that step together, and the rows of every policy that acts in them.
+
+A slab is opened, then for every row: questions, an answer of each policy, a step; after row T it is finished (workers/actor.py).
+Row T is kept as the carry row, which is row 0 of the next slab. Shapes: E envs, A agents of a policy, rows [E, A, ...].
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,19 @@ from typing import Any
 import numpy as np
 
 from srl.api.env import BatchEnv, Block
-from srl.api.slab import SlabShape
 from srl.core.readings import Reading
 from srl.core.seeds import Seeds, word
 from srl.core.tree import Array, Tree, copy_into
 from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived, PolicyInfo
-from srl.workers.recorder import Recorder
+from srl.streams.base import Version
+from srl.streams.sample import Slab
+from srl.workers.player import Player
 
 
 class Group:
-    """Env and recorders move from row to row together."""
+    """One life cycle for the envs and all policies in them: open, questions, answer, step, finish."""
 
     def __init__(
         self,
@@ -32,97 +37,133 @@ class Group:
         reading: Reading,
         role: str = "env",
         barrier: int = 0,
-        place: str = "",
+        worker: str = "",
         policies: Mapping[str, PolicyInfo] | None = None,
         title: str = "episode",
     ) -> None:
-        self.spec = derived.env
-        self._title = title
-        """What the numbers of its episodes are called."""
-        self.reading = reading
+        self.spec, self.reading = derived.env, reading
         self.row = 0
+        """The row that is asked now."""
         self.tick = 0
         """Env steps so far: part of the key of every noise."""
-        self._graph, self._role, self._first_env, self._place = graph, role, first_env, place
-        self._envs = envs
+        self.waiting: set[str] = set()
+        """Policies whose answers to this row are missing."""
+        self._graph, self._envs, self._first_env = graph, envs, first_env
+        self._role, self._worker, self._title = role, worker, title
         self.env: BatchEnv = self._new_env(barrier)
         seed = graph.seed if role == "env" else graph.seed ^ word(role)
-        self.recorders = {
-            name: Recorder(
-                info,
-                derived.env,
-                SlabShape(steps=steps, envs=envs, agents=info.spec.agents, memory_every=info.memory_every),
-                seed=seed,
-                first_env=first_env,
-            )
+        self.players = {
+            name: Player(info, derived.env, envs=envs, steps=steps, seed=seed, first_env=first_env)
             for name, info in (policies or derived.players).items()
         }
+        self._all = list(self.players.values())
+        self._learners = [one for name, one in self.players.items() if graph.policies[name].algorithm is not None]
+        self._state = next((player for player in self._all if "state" in player.carry), None)
+        """The player whose slab the env writes its state into; the others get a copy."""
+        self._slabs: dict[str, Slab] = {}
+        self._blocks: dict[tuple[int, int], Block] = {}
         self._stats = np.zeros((envs, len(self.spec.stats)))
         self._means = [(index, name) for index, name in enumerate(self.spec.stats) if name not in self.spec.labels]
-        self._state = next((recorder for recorder in self.recorders.values() if recorder.next_state is not None), None)
-        self._only = next(iter(self.recorders.values())) if len(self.recorders) == 1 else None
-        self._blocks: dict[tuple[int, int], Block] = {}
-        self._learners = [one for name, one in self.recorders.items() if graph.policies[name].algorithm is not None]
 
-    def reset(self) -> None:
-        """Start an episode in every env; the first rows go to the carry rows."""
-        teams = {team: block for recorder in self.recorders.values() for team, block in recorder.first_blocks().items()}
-        for recorder in self.recorders.values():
-            recorder.active[...] = True
-        state = self._state.next_state if self._state is not None else None
-        self.env.reset(Block(teams=teams, state=state, stats=self._stats))
-        for recorder in self.recorders.values():
-            recorder.begin()
-            recorder.reset_memory()
-            if recorder is not self._state and self._state is not None:
-                copy_into(recorder.next_state, state)
-        self.row = 0
+    # the life of a slab -------------------------------------------------------------------------------------------
+
+    def open(self, slabs: Mapping[str, Slab]) -> None:
+        """Take memory for the next rows of these policies; those of the others are not recorded."""
+        self.row, self._slabs = 0, dict(slabs)
+        for name, player in self.players.items():
+            player.open(slabs.get(name))
+
+    def questions(self) -> list[tuple[str, dict[str, Any], Version]]:
+        """Of this row: (policy, rows, the oldest version that may answer)."""
+        self.waiting = set(self.players)
+        row, tick = self.row, self.tick
+        return [(name, player.question(row, tick), player.slab.min_version) for name, player in self.players.items()]
+
+    def answer(self, policy: str, tree: Tree, version: Version) -> None:
+        """Write the answer of one policy into this row."""
+        self.players[policy].answer(self.row, tree, version)
+        self.waiting.discard(policy)
 
     def step(self, counting: Array | None = None) -> Array | None:
-        """All recorders have the answers of this row: act, record, and come to the next row.
+        """All policies have answered: step the envs and come to the next row.
 
         `[E]` bool: the envs whose episode ended, None if none did. Only episodes of the envs in `counting` are reported.
         """
         row = self.row
         actions: dict[str, Tree] = {}
-        for recorder in self.recorders.values():
-            actions.update(recorder.actions(row))
+        for player in self._all:
+            actions.update(player.actions(row))
         self.env.step(actions, self._block(row))
         self.tick += 1
         ended = False
-        for recorder in self.recorders.values():
-            ended |= recorder.stepped(row)
-        if self._state is not None and self._only is None:
-            for recorder in self.recorders.values():
-                if recorder is not self._state:
-                    copy_into(recorder.state_at(row + 1), self._state.state_at(row + 1))
+        for player in self._all:
+            ended |= player.stepped(row)
+        if self._state is not None and len(self._all) > 1:
+            state = self._state.state_at(row + 1)
+            for player in self._all:
+                if player is not self._state:
+                    copy_into(player.state_at(row + 1), state)
         over = self._count_episodes(counting) if ended else None
-        for recorder in self.recorders.values():
-            recorder.advance()
+        for player in self._all:
+            player.valid, player.next_valid = player.next_valid, player.valid
         self.row = row + 1
         return over
 
-    def save(self) -> dict[str, Any]:
-        """All that a later run needs to go on at the next slab."""
-        saved: dict[str, Any] = {name: recorder.save() for name, recorder in self.recorders.items()}
-        state: dict[str, Any] = {"recorders": saved, "tick": np.array([self.tick])}
+    def finish(self) -> dict[str, Slab]:
+        """The slab is full and row T answered: the slabs to hand on."""
+        for player in self._all:
+            player.check(self.tick - self.row, self._graph.seed)
+            player.keep(self.row)
+        return self._close()
+
+    def abandon(self) -> dict[str, Slab]:
+        """Give the slab up at this row; the envs go on from here. The slabs to give back."""
+        if self.row > 0:
+            for player in self._all:
+                player.keep(self.row)
+        return self._close()
+
+    def _close(self) -> dict[str, Slab]:
+        slabs, self._slabs = self._slabs, {}
+        self.row = 0
+        self.waiting.clear()
+        return slabs
+
+    # the life of the envs -----------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Start an episode in every env; its first row is the carry row."""
+        teams = {team: block for player in self._all for team, block in player.first_blocks().items()}
+        for player in self._all:
+            player.active[...] = True
+        state = self._state.carry["state"] if self._state is not None else None
+        self.env.reset(Block(teams=teams, state=state, stats=self._stats))
+        for player in self._all:
+            player.begin()
+            if player is not self._state and state is not None:
+                copy_into(player.carry["state"], state)
+        self._close()
+
+    def state(self, barrier: int) -> dict[str, Any]:
+        """All that `load` needs to go on at the next slab. Envs that cannot be saved are made anew, as `load` will do."""
         env = self.env.save()
-        if env is not None:
-            state["env"] = env
-        return state
+        if env is None:
+            self.renew(barrier)
+        saved = {"players": {name: player.save() for name, player in self.players.items()}, "tick": np.array([self.tick])}
+        return saved if env is None else {**saved, "env": env}
 
     def load(self, saved: Mapping[str, Any], barrier: int) -> None:
-        """The inverse of `save`. An env that cannot be saved starts new episodes, seeded by the barrier."""
+        """The inverse of `state`."""
         self.tick = int(saved["tick"][0])
-        for name, recorder in self.recorders.items():
-            recorder.load(saved["recorders"][name])
+        for name, player in self.players.items():
+            player.load(saved["players"][name])
         if "env" in saved:
             self.env.load(saved["env"])
         else:
             self.renew(barrier)
 
     def renew(self, barrier: int) -> None:
-        """New envs with seeds of their own, at a barrier that they cannot be carried over."""
+        """New envs, whose seeds depend on the number of the barrier."""
         self.env.close()
         self.env = self._new_env(barrier)
         self.reset()
@@ -132,48 +173,51 @@ class Group:
 
     def _new_env(self, barrier: int) -> BatchEnv:
         seeds = Seeds(self._graph.seed, self._role, self._first_env, barrier)
-        return make_env(self._graph.env.flat, self._envs, seeds, place=self._place)
+        return make_env(self._graph.env.flat, self._envs, seeds, place=self._worker)
 
     def _block(self, row: int) -> Block:
-        if self._only is not None:
-            key = (self._only.slot, row)
-            teams = self._only.blocks(row)
-            block = self._blocks.get(key)
-            if block is None:
-                block = self._blocks[key] = Block(teams=teams, state=self._only.state_at(row + 1), stats=self._stats)
-            return block
-        teams = {team: block for recorder in self.recorders.values() for team, block in recorder.blocks(row).items()}
-        state = self._state.state_at(row + 1) if self._state is not None else None
-        return Block(teams=teams, state=state, stats=self._stats)
+        """Where the env writes; with one policy, made once for each row of each slab."""
+        if len(self._all) > 1:
+            teams = {team: block for player in self._all for team, block in player.blocks(row).items()}
+            state = self._state.state_at(row + 1) if self._state is not None else None
+            return Block(teams=teams, state=state, stats=self._stats)
+        (player,) = self._all
+        teams = player.blocks(row)
+        block = self._blocks.get((player.slab.slot, row))
+        if block is None:
+            block = Block(teams=teams, state=player.state_at(row + 1), stats=self._stats)
+            self._blocks[player.slab.slot, row] = block
+        return block
 
     def _count_episodes(self, counting: Array | None) -> Array:
         """An env's episode is over when agents were there and none goes on."""
-        recorders: Sequence[Recorder] = list(self.recorders.values())
-        ended = _in_any_agent([recorder.valid for recorder in recorders])
-        ended &= ~_in_any_agent([recorder.next_valid for recorder in recorders])
+        ended = _in_any_agent([player.valid for player in self._all])
+        ended &= ~_in_any_agent([player.next_valid for player in self._all])
         over = np.flatnonzero(ended if counting is None else ended & counting)
         several = len(self.spec.teams) > 1
-        for opponent in recorders:
+        for opponent in self._all:
             if opponent.outcomes is not None and self._learners:
                 opponent.outcomes.ended(ended, self._won(opponent))
-        for recorder in recorders:
-            lived, returns = recorder.rows_lived[over], recorder.returns[over]
+        for player in self._all:
+            lived, returns = player.rows_lived[over], player.returns[over]
             took_part = lived > 0  # an agent that was never there has no return
-            for team, agents in recorder.slices.items():
+            for team, agents in player.slices.items():
                 name = f"{self._title}/return/{team}" if several else f"{self._title}/return"
                 took = took_part[:, agents]
                 self.reading.episode(name, float(returns[:, agents][took].sum()), float(np.count_nonzero(took)))
             if "length" not in self.spec.stats:
                 self.reading.episode(
-                    f"{self._title}/length", float(lived.max(1).sum()) / len(recorders), len(over) / len(recorders)
+                    f"{self._title}/length", float(lived.max(1).sum()) / len(self._all), len(over) / len(self._all)
                 )
-            recorder.forget(over if counting is None else ended)
+            done = over if counting is None else ended
+            player.returns[done] = 0.0
+            player.rows_lived[done] = 0
         for index, name in self._means:
             self.reading.episode(f"{self._title}/{name}", float(self._stats[over, index].sum()), len(over))
         self.reading.count("episodes", len(over))
         return ended
 
-    def _won(self, opponent: Recorder) -> Array:
+    def _won(self, opponent: Player) -> Array:
         """`[E]`: 1 where those who learn here beat this opponent, 0.5 where nobody won, 0 where they lost."""
         declared = [f"win/{team}" for learner in self._learners for team in learner.info.teams]
         columns = [self.spec.stats.index(name) for name in declared if name in self.spec.stats]

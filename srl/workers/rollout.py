@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from srl.api.policy import Policy
-from srl.api.slab import SlabShape, slab_spec
 from srl.core.errors import UserError
 from srl.core.readings import Reading
 from srl.core.seeds import Seeds
-from srl.core.spec import zeros
 from srl.core.tree import Array, map_tree
 from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
@@ -34,10 +32,6 @@ class Rollout:
         self._infos = {name: replace(info, extra={}) for name, info in derived.players.items()}
         self._reading = Reading()
         self.group = Group(graph, derived, envs=envs, steps=1, first_env=first_env, reading=self._reading, role=role)
-        self._trees = {}
-        for name, info in derived.players.items():
-            shape = SlabShape(steps=1, envs=envs, agents=info.spec.agents)
-            self._trees[name] = zeros(slab_spec(shape, info.spec, memory={}, extra={}, signals=info.signals))
         self._round = 0
         self.restart()
 
@@ -53,14 +47,12 @@ class Rollout:
         """One step of all envs; True when every env has played its share of `episodes`."""
         share = None if episodes is None else -(-episodes // self.envs)
         group = self.group
-        group.row = 0
-        for name, recorder in group.recorders.items():
-            recorder.open(self._trees[name], 0)
-            recorder.answer(0, self._act(name, recorder.ask(0, group.tick), greedy), 0)
+        group.open({})
+        for name, rows, _ in group.questions():
+            group.answer(name, self._act(name, rows, greedy), 0)
         counting = None if share is None else self._played < share
         over = group.step(counting)
-        for recorder in group.recorders.values():
-            recorder.finish()
+        group.finish()
         if over is not None:
             self._played += over
         return share is not None and bool((self._played >= share).all())
@@ -78,7 +70,7 @@ class Rollout:
 
     def _act(self, name: str, question: Mapping[str, Any], greedy: bool) -> dict[str, Any]:
         """One policy's answer; teams with a stand-in are asked by themselves."""
-        info, slices = self._infos[name], self.group.recorders[name].slices
+        info, slices = self._infos[name], self.group.players[name].slices
         players = [self._stand_ins.get(team, self._policies[name]) for team in slices]
         if all(player is players[0] for player in players):
             return answer(players[0], info, question, greedy=greedy)

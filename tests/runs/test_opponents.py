@@ -66,7 +66,7 @@ def test_no_two_envs_of_a_run_have_one_seed_and_no_two_rows_of_a_policy_one_nois
         seeds = [group.env.seeds.seed(env, 0) for group in groups for env in range(group.env.count)]
         assert len(seeds) == len(set(seeds)) > 8
         for policy in ("red", "blue"):
-            ids = [each for group in groups if policy in group.recorders for each in group.recorders[policy].ids.ravel()]
+            ids = [each for group in groups if policy in group.players for each in group.players[policy].ids.ravel()]
             assert len(ids) == len(set(ids)) > 8
 
 

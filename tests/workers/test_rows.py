@@ -10,6 +10,7 @@ import pytest
 
 from srl.api.env import action_leaves
 from srl.api.slab import SlabShape, slab_spec
+from srl.core.errors import UserError
 from srl.core.readings import Reading
 from srl.core.seeds import Rng
 from srl.core.spec import Leaf, lead, zeros
@@ -18,8 +19,8 @@ from srl.envs.fake import FakeEnv, fields_of
 from srl.graph.spec import Graph
 from srl.plan.inspect import inspect_env, policy_spec, teams_of
 from srl.plan.specs import Derived, PolicyInfo
+from srl.streams.sample import Slab
 from srl.workers.group import Group
-from tests.errors import raises
 
 STEPS, ENVS, SLABS = 7, 3, 30
 
@@ -57,25 +58,30 @@ def answer_of(question: dict[str, Any], info: PolicyInfo) -> dict[str, Any]:
     }
 
 
+def play(group: Group, derived: Derived, slot: int) -> dict[str, Slab]:
+    """One slab of every policy."""
+    slabs = {}
+    for name, info in derived.policies.items():
+        shape = SlabShape(steps=STEPS, envs=ENVS, agents=info.spec.agents, memory_every=info.memory_every)
+        tree = zeros(slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals={}))
+        slabs[name] = Slab(tree=tree, slot=slot, credit=0, min_version=0)
+    group.open(slabs)
+    for row in range(STEPS + 1):
+        for name, question, _ in group.questions():
+            group.answer(name, answer_of(question, derived.policies[name]), version=3)
+        if row < STEPS:
+            group.step()
+    assert not group.waiting
+    return group.finish()
+
+
 def record(graph: Graph, derived: Derived, slabs: int = SLABS) -> tuple[Group, dict[str, list[Any]]]:
     group = Group(graph, derived, envs=ENVS, steps=STEPS, first_env=10, reading=Reading())
     group.reset()
     done: dict[str, list[Any]] = {name: [] for name in derived.policies}
     for _ in range(slabs):
-        trees = {}
-        for name, info in derived.policies.items():
-            shape = SlabShape(steps=STEPS, envs=ENVS, agents=info.spec.agents, memory_every=info.memory_every)
-            trees[name] = zeros(slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals={}))
-            group.recorders[name].open(trees[name], len(done[name]))
-        group.row = 0
-        for row in range(STEPS + 1):
-            for name, recorder in group.recorders.items():
-                recorder.answer(row, answer_of(recorder.ask(row, group.tick), derived.policies[name]), version=3)
-            if row < STEPS:
-                group.step()
-        for name, recorder in group.recorders.items():
-            recorder.finish()
-            done[name].append(trees[name])
+        for name, slab in play(group, derived, slot=len(done[next(iter(done))])).items():
+            done[name].append(slab.tree)
     return group, done
 
 
@@ -177,23 +183,11 @@ def test_saved_rows_go_on_as_if_nothing_had_been() -> None:
     graph = graph_of({"*": "main"}, length=(3, 11), end="random")
     derived = derived_of(graph)
     group, _ = record(graph, derived, slabs=4)
-    saved = group.save()
+    saved = group.state(barrier=1)
     other = Group(graph, derived, envs=ENVS, steps=STEPS, first_env=10, reading=Reading())
     other.reset()
     other.load(saved, barrier=1)
-    shape = SlabShape(steps=STEPS, envs=ENVS, agents=1)
-    info = derived.policies["main"]
-    trees = []
-    for one in (group, other):
-        tree = zeros(slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals={}))
-        recorder = one.recorders["main"]
-        recorder.open(tree, 77)
-        one.row = 0
-        for row in range(STEPS + 1):
-            recorder.answer(row, answer_of(recorder.ask(row, one.tick), info), 3)
-            if row < STEPS:
-                one.step()
-        trees.append(tree)
+    trees: list[Any] = [play(one, derived, slot=77)["main"].tree for one in (group, other)]
     for key in ("obs", "action", "reward", "valid", "first"):
         np.testing.assert_array_equal(trees[0][key], trees[1][key])
 
@@ -204,12 +198,42 @@ def test_action_shapes_follow_the_spec() -> None:
     assert zeros(lead(action_leaves(spec.action), 4)).shape == (4, 2)
 
 
-@pytest.mark.parametrize("reward", [np.nan, np.inf])
-def test_a_slab_with_a_reward_that_is_no_number_is_not_handed_on(reward: float) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(("key", "what"), [("reward", "reward"), ("obs", "observation"), ("state", "observation")])
+def test_a_slab_with_a_number_that_is_not_finite_is_not_handed_on(key: str, what: str, value: float) -> None:
+    graph = graph_of({"*": "main"}, state=4)
+    derived = derived_of(graph)
+    group = Group(graph, derived, envs=ENVS, steps=STEPS, first_env=10, reading=Reading())
+    group.reset()
+    play(group, derived, slot=0)
+    step, env = group.env.step, 1
+
+    def broken(actions: Any, out: Any) -> None:
+        step(actions, out)
+        if group.tick == STEPS + 2:
+            written = {"reward": out.teams["agent"].reward, "obs": out.teams["agent"].obs[..., 3:], "state": out.state}
+            written[key][env, 0] = value
+
+    group.env.step = broken  # type: ignore[method-assign]
+    with pytest.raises(UserError) as caught:
+        play(group, derived, slot=1)
+    assert caught.value.code == "E05"
+    assert f"env 11 wrote the {what} {value}" in str(caught.value)
+    row = 2 if key == "reward" else 3  # what the env writes after its step is the next row's observation
+    facts = dict(caught.value.facts)
+    assert facts["key"] == key and facts["step"] == f"{STEPS + row} of this env, seed 5"
+
+
+def test_large_numbers_that_are_finite_are_handed_on() -> None:
     graph = graph_of({"*": "main"})
     derived = derived_of(graph)
-    group, _ = record(graph, derived, slabs=1)
-    recorder = group.recorders["main"]
-    recorder.tree["reward"][2, 1, 0] = reward
-    with raises("E05", match=f"env 11 wrote the reward {reward} for agent 0 of policy 'main'"):
-        recorder.finish()
+    group = Group(graph, derived, envs=ENVS, steps=STEPS, first_env=10, reading=Reading())
+    group.reset()
+    step = group.env.step
+
+    def large(actions: Any, out: Any) -> None:
+        step(actions, out)
+        out.teams["agent"].obs[..., 5:] = 3e38
+
+    group.env.step = large  # type: ignore[method-assign]
+    assert play(group, derived, slot=0)
