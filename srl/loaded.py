@@ -26,6 +26,7 @@ from srl.plan.specs import Derived, PolicyInfo
 from srl.store import checkpoint
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
+from srl.store.weights import check_layers
 from srl.workers.checkpoints import checkpoint_folder
 from srl.workers.rollout import Rollout, picture, rendering
 
@@ -58,6 +59,7 @@ class LoadedRun:
         path = None
         if self._learned(name):
             path = self.checkpoint(which, name)
+            check_layers(path, name, info.params, ("try", "the policy and env of the run that wrote it"))
             saved = checkpoint.read(path)
             acting.load(saved.tree("policy"), saved.step)
         return LoadedPolicy(info, acting, path, self.graph.seed)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from srl.core.errors import UserError
 from srl.core.files import read_text
-from srl.core.spec import Leaf
-from srl.core.tree import leaves
 from srl.graph.spec import Graph
 from srl.observe.result import RunResult
 from srl.plan.specs import Derived
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
+from srl.store.weights import check_layers
 from srl.workers.checkpoints import checkpoint_folder
 
 
@@ -60,20 +58,9 @@ def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str])
         path = checkpoint.latest(checkpoint_folder(run, graph.policies, name))
         if path is None:
             raise UserError(f"{run} has no checkpoint to resume from", ("try", "start anew, without --resume"))
-        saved = checkpoint.read(path).groups.get("policy", {})
-        have = {key: Leaf(array.shape, array.dtype.name) for key, array in saved.items()}
-        want = dict(leaves(derived.policies[name].params))
-        if have == want:
-            continue
-        layer = next((key for key in [*want, *have] if want.get(key) != have.get(key)), "")
-        there, here = _shape(have.get(layer)), _shape(want.get(layer))
-        raise UserError(
-            f"the checkpoint does not fit policy '{name}': layer '{layer}' is {there} there and {here} here",
-            ("checkpoint", str(path)),
-            *[("changed", text) for text in changes if text.startswith(("policy", "env", "policies"))],
-            ("try", "take that setting back, or start anew without --resume"),
-            code="E09",
-        )
+        changed = [("changed", text) for text in changes if text.startswith(("policy", "env", "policies"))]
+        hint = ("try", "take that setting back, or start anew without --resume")
+        check_layers(path, name, derived.policies[name].params, *changed, hint)
 
 
 def nothing_left(folder: RunFolder, graph: Graph) -> RunResult | None:
@@ -96,7 +83,3 @@ def nothing_left(folder: RunFolder, graph: Graph) -> RunResult | None:
     else:
         return None
     return RunResult(kind="done", headline=f"nothing to do: {folder.path} {why}", run=str(folder.path), summary=(("try", hint),))
-
-
-def _shape(leaf: Any) -> str:
-    return f"{leaf.dtype} {leaf.shape}" if leaf is not None else "absent"

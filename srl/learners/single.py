@@ -104,7 +104,7 @@ class SingleLearner:
         for group, live, given in (("policy", _named(self.policy), groups.get("policy", {})), ("optimizer", moments, own)):
             check_fit({name: tuple(one.shape) for name, one in live.items()}, dict(given), group)
         self._saved.check(algorithm)
-        if rng is None:
+        if rng is None or rng.dtype != np.uint8:
             raise UserError("algorithm: the state of the random generator is missing", ("expected", RNG), code="E09")
         for live, given in ((_named(self.policy), groups["policy"]), (moments, own)):
             for name, one in live.items():

@@ -6,13 +6,14 @@ One process writes to a folder, any process may read it; the best checkpoint lie
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -77,7 +78,8 @@ class _State:
     seed: int = option(0, low=0)
     env_steps: int = option(0, low=0)
     updates: int = option(0, low=0)
-    score: float = 0.0
+    score: float | None = None
+    seconds: float = option(0.0, low=0)
     clock: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -85,7 +87,7 @@ class Held(dict[str, Any]):
     """What a file of a checkpoint holds, by name; to ask for something else is an error that names the file."""
 
     def __init__(self, data: Mapping[str, Any], file: Path) -> None:
-        super().__init__(data)
+        super().__init__({name: Held(one, file) if type(one) is dict else one for name, one in data.items()})
         self._file = file
 
     def __missing__(self, name: str) -> Any:
@@ -155,6 +157,19 @@ def read(path: Path) -> Checkpoint:
     except UserError as error:
         raise _broken_by(path, file, error) from error
     return Checkpoint(path, manifest.step, Held(groups, path / "manifest.json"), Held(state, file))
+
+
+@contextlib.contextmanager
+def using(path: Path) -> Iterator[None]:
+    """Whoever takes what a checkpoint holds and finds that it cannot: an error that names the checkpoint."""
+    try:
+        yield
+    except UserError as error:
+        if not any(label in ("checkpoint", "file") for label, _ in error.facts):
+            error.add("checkpoint", str(path))
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as error:
+        raise _broken(path, path, f"{type(error).__name__}: {error}", "what this run would have saved") from error
 
 
 def to_json(value: Any) -> bytes:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from srl.core.errors import UserError
-from srl.core.spec import TreeSpec
+from srl.core.errors import Fact, UserError
+from srl.core.spec import Leaf, TreeSpec
 from srl.core.tree import leaves
 from srl.core.types import PolicyEntry
 from srl.store import checkpoint
@@ -127,6 +127,22 @@ def check_weights(policies: Policies, params: Mapping[str, TreeSpec], *, resumed
             ("or", f"fresh: [{layer}], layers that begin anew, by pattern; others that differ: {', '.join(others) or 'none'}"),
             code="E09",
         )
+
+
+def check_layers(path: Path, policy: str, params: TreeSpec, *facts: Fact) -> None:
+    """E09 if the layers of a checkpoint are not those of the policy."""
+    have = {name: Leaf(array.shape, array.dtype.name) for name, array in checkpoint.read(path).groups["policy"].items()}
+    want = dict(leaves(params))
+    if have == want:
+        return
+    layer = next(name for name in [*want, *have] if want.get(name) != have.get(name))
+    there, here = (f"{one.dtype} {one.shape}" if one else "absent" for one in (have.get(layer), want.get(layer)))
+    raise UserError(
+        f"the checkpoint does not fit policy '{policy}': layer '{layer}' is {there} there and {here} here",
+        ("checkpoint", str(path)),
+        *facts,
+        code="E09",
+    )
 
 
 def _best(folder: Path) -> Path | None:

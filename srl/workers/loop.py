@@ -229,13 +229,18 @@ class WorkerLoop:
 
     def _restore(self, run: Path) -> None:
         """Give back what `barrier` wrote beside the newest checkpoint."""
-        states = _saved_states(run, self._graph)
+        from srl.store.checkpoint import using
+
+        path, states = _saved_states(run, self._graph)
         for name, worker in self._resumable.items():
             self.at_fault = name
-            own = {path.removeprefix(f"{name}/"): leaf for path, leaf in states.items() if path.startswith(f"{name}/")}
+            own = {key.removeprefix(f"{name}/"): leaf for key, leaf in states.items() if key.startswith(f"{name}/")}
             if own:
-                worker.restore(build(own))
-        self._barriers = int(states.get("host/barriers", 0))
+                with using(path):
+                    worker.restore(build(own))
+        if states:
+            with using(path):
+                self._barriers = int(states["host/barriers"])
 
     def _side(self, worker_id: WorkerId, port: str) -> Side:
         kind = REGISTRIES["worker"].resolve(self._graph.node(worker_id.node).worker)
@@ -268,10 +273,14 @@ def checkpoint_folders(run: Path, graph: Graph) -> list[Path]:
     return [checkpoint_folder(run, graph.policies, policy) for policy in learning] or [run / "checkpoints"]
 
 
-def _saved_states(run: Path, graph: Graph) -> Mapping[str, Any]:
-    """The group `workers` of the latest barrier."""
-    from srl.store.checkpoint import latest, read
+def _saved_states(run: Path, graph: Graph) -> tuple[Path, Mapping[str, Any]]:
+    """The checkpoint of the latest barrier, and its group `workers`; the run and nothing if there was none."""
+    from srl.store.checkpoint import latest, read, using
 
-    found = [path for place in checkpoint_folders(run, graph) if (path := latest(place)) is not None]
-    groups = [states for path in found if (states := read(path).groups.get("workers"))]
-    return max(groups, key=lambda states: int(states["host/barriers"]), default={})
+    found: list[tuple[int, Path, Mapping[str, Any]]] = []
+    for place in checkpoint_folders(run, graph):
+        path = latest(place)
+        if path is not None and (states := read(path).groups.get("workers")):
+            with using(path):
+                found.append((int(states["host/barriers"]), path, states))
+    return max(found, key=lambda one: one[0])[1:] if found else (run, {})

@@ -19,7 +19,7 @@ from srl.core.text import count
 from srl.core.tree import Tree
 from srl.core.types import Component, Waiting
 from srl.learners.base import Learner, Task
-from srl.store.checkpoint import Checkpoint
+from srl.store.checkpoint import Checkpoint, using
 from srl.store.weights import starting_weights
 from srl.streams.base import End, updates_of, version
 from srl.streams.param import ParamPublisher
@@ -72,7 +72,8 @@ class TrainerWorker(Resumable, Worker):
         self._barrier_due = False
         saved = self._checkpoints.start()
         if saved is not None:
-            self._restore(saved.groups, saved.state)
+            with using(saved.path):
+                self._restore(saved.groups, saved.state)
             self._remember(saved)
         else:
             self._checkpoints.write_initial(self.learner.params())
