@@ -23,7 +23,7 @@ from srl.core.schedule import Schedule
 class PPOConfig:
     """Settings of PPO; defaults are those of Stable-Baselines3 where minibatches of this size allow it."""
 
-    lr: Schedule = option(Schedule(3e-4), "learning rate of Adam", low=0)
+    lr: Schedule = option(Schedule(5e-4), "learning rate of Adam", low=0)
     gamma: float = option(0.99, "discount of a step", low=0, high=1)
     lam: float = option(0.95, "lambda of the advantage estimate", low=0, high=1)
     clip: Schedule = option(Schedule(0.2), "half width of the trusted ratio interval", above=0)
@@ -31,8 +31,8 @@ class PPOConfig:
     value_clip: float | None = option(None, "half width of the trusted change of a value", above=0)
     value_weight: float = option(0.5, "weight of the value loss", low=0)
     entropy: Schedule = option(Schedule(0.0), "weight of the entropy bonus", low=0)
-    epochs: int = option(4, "passes over a batch", low=1)
-    minibatch: int = option(1024, "rows of a minibatch, at most", low=1)
+    epochs: int = option(10, "passes over a batch", low=1)
+    minibatch: int = option(128, "rows of a minibatch, at most", low=1)
     chunk: int = option(1, "rows of a sequence, for policies with memory", low=1)
     burn_in: int = option(0, "rows before a sequence that only warm its memory up", low=0)
     max_grad_norm: float | None = option(0.5, "gradients are clipped to this norm", above=0)

@@ -62,7 +62,7 @@ class PolicyPart:
 class Sampling:
     """How experience is gathered. Totals: a batch is `envs` x `steps` rows of every agent."""
 
-    envs: int = option(64, "envs in all", low=1)
+    envs: int = option(16, "envs in all", low=1)
     steps: int = option(128, "steps of each env in a batch", low=1)
     workers: int | Auto = option("auto", "actors; auto: as many as cores are usable", low=1)
     groups: int | Auto = option("auto", "groups of envs in an actor; auto: one, or two where inference is remote", low=1)

@@ -76,7 +76,7 @@ def test_unknown_key_of_an_algorithm_in_a_file(capsys, folder):
     assert refused(capsys, "my", "--dry-run") == (
         "error[E02]: 'algorithm' has no setting 'epoks'\n"
         "  from: my.yaml:5:3\n"
-        "  did you mean: epochs (int, default 4)?\n  all: python -m srl.launch --help algorithm\n"
+        "  did you mean: epochs (int, default 10)?\n  all: python -m srl.launch --help algorithm\n"
     )
 
 
