@@ -15,6 +15,7 @@ import pytest
 
 from srl.control.controller import Controller
 from srl.plan.prepare import prepare
+from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 
 LIMIT = 10.0
@@ -43,7 +44,7 @@ def test_a_kill_of_each_kind(kind: str, restart: bool, tmp_path: Path) -> None:
         os.kill(controller._backend.processes[f"{kind}/0"], signal.SIGKILL)
         took["killed"] = time.monotonic()
         if restart:
-            until(lambda: any(event["event"] == "going" for event in folder.read_events()))
+            until(lambda: any(event["event"] == "going" for event in read_lines(folder.events)))
             took["back"] = time.monotonic()
             before = controller.totals.total("updates")
             until(lambda: controller.totals.total("updates") > before + 3)

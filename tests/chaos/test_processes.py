@@ -20,6 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "control"))
 from rig import derived, graph
 
 from srl.control.controller import Controller
+from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 
 
@@ -93,7 +94,7 @@ def test_a_killed_worker_is_restarted_and_the_run_ends_well(victim: str, tmp_pat
         killer.join()
         killed = time.monotonic()
         end = killed + 30
-        while [event["event"] for event in folder.read_events()].count("going") < 1:
+        while [event["event"] for event in read_lines(folder.events)].count("going") < 1:
             assert time.monotonic() < end
             threading.Event().wait(0.01)
         before = controller.totals.total("env_steps")
@@ -119,7 +120,7 @@ def test_restarts_are_limited(tmp_path: Path) -> None:
     work = graph(count={"die": "exit", "always": True}, on_failure="restart", restarts=2)
     controller, result, folder = run(work, tmp_path)
     assert result.kind == "worker failure" and controller.totals.restarts["counter"] == 2
-    assert [event["restart"] for event in folder.read_events() if event["event"] == "died"] == [True, True, False]
+    assert [event["restart"] for event in read_lines(folder.events) if event["event"] == "died"] == [True, True, False]
     assert result.first is not None and result.first.how == "exited with code 9"
     assert result.first.tail[-1] == "last words of the counter"
     assert "policy: counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping" in result.format()
@@ -208,7 +209,7 @@ def test_the_first_signal_drains_and_saves(mode: str, number: int, code: int, tm
         process.send_signal(number)
         assert process.wait(20) == code
         assert folder.read_status()["checkpoint"].startswith("step_")
-        assert "draining" in [event["event"] for event in folder.read_events()]
+        assert "draining" in [event["event"] for event in read_lines(folder.events)]
 
 
 @pytest.mark.parametrize("mode", ["inline", "local"])
@@ -217,7 +218,7 @@ def test_a_terminal_that_is_closed_lets_the_run_save(mode: str, tmp_path: Path) 
         assert process.stdout is not None
         process.stdout.close()
         process.send_signal(signal.SIGHUP)
-        while "draining" not in [event["event"] for event in folder.read_events()] and process.poll() is None:
+        while "draining" not in [event["event"] for event in read_lines(folder.events)] and process.poll() is None:
             threading.Event().wait(0.01)
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGHUP)

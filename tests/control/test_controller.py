@@ -9,6 +9,7 @@ from rig import derived, graph, with_node
 
 from srl.control.controller import GRACE, LATE, Controller
 from srl.observe.console import Console
+from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 
 
@@ -29,7 +30,7 @@ def test_a_graph_runs_to_its_end_wherever_its_workers_are(mode: str, via: str, i
     assert result.checkpoint == "step_000001000"
     (ledger,) = controller.totals.ledgers()
     assert ledger.taken >= 1000 and ledger.balanced
-    assert [event["event"] for event in folder.read_events()][-2:] == ["draining", "ended"]
+    assert [event["event"] for event in read_lines(folder.events)][-2:] == ["draining", "ended"]
 
 
 @pytest.mark.parametrize("mode", ["inline", "local"])

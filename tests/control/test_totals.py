@@ -17,6 +17,7 @@ from srl.observe.console import Console, line
 from srl.observe.result import RunResult
 from srl.observe.totals import Totals
 from srl.store import checkpoint
+from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 
 
@@ -132,7 +133,7 @@ def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
     assert out.getvalue() == (
         "note: observations leave the bounds that the env declares; the log of counter/0 says which, and by how much\n"
     )
-    assert [event["worker"] for event in folder.read_events() if event["event"] == "outside_bounds"] == ["counter/0"]
+    assert [event["worker"] for event in read_lines(folder.events) if event["event"] == "outside_bounds"] == ["counter/0"]
     record.close()
 
 
