@@ -66,7 +66,7 @@ def test_unknown_key(capsys):
     assert refused(capsys, "my", "sampling.envz=8") == (
         "error[E02]: 'sampling' has no setting 'envz'\n"
         "  from: command line\n"
-        "  did you mean: envs (int, default 64)?\n  all: python -m srl.launch --help sampling\n"
+        "  did you mean: envs (int, default 16)?\n  all: python -m srl.launch --help sampling\n"
     )
 
 
