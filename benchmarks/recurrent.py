@@ -87,8 +87,8 @@ def small_policies(width: int, rounds: int) -> None:
     for cell in ("none", "gru", "lstm"):
         work[f"recurrent, cell {cell}"] = multiply_adds(width, cell)
         config = {"hidden": [width], "width": width, "cell": cell}
-        variants[f"recurrent, cell {cell}"] = updates(Recurrent, config, spec, {"chunk": 16, "minibatch": 1024}, 64, 128)
-    settings = {"chunk": 16, "minibatch": 1024}
+        variants[f"recurrent, cell {cell}"] = updates(Recurrent, config, spec, {"window": 16, "minibatch": 1024}, 64, 128)
+    settings = {"window": 16, "minibatch": 1024}
     config = {"hidden": [width], "width": width, "cell": "lstm"}
     variants["recurrent, cell lstm, autograd"] = updates(Recurrent, config, spec, {**settings, "plain": False}, 64, 128)
     variants["recurrent, cell lstm, bfloat16"] = updates(Recurrent, {**config, "half": True}, spec, settings, 64, 128)
@@ -114,10 +114,10 @@ def entity_policies(game: str, size: str, rounds: int) -> None:
     variants: dict[str, Callable[[], Any]] = {}
     for cell in ("none", "gru", "lstm"):
         variants[f"entity, cell {cell}"] = updates(
-            EntityPolicy, {"size": size, "cell": cell}, spec, {"chunk": 16, "minibatch": 2560}, 64, 40 * 2
+            EntityPolicy, {"size": size, "cell": cell}, spec, {"window": 16, "minibatch": 2560}, 64, 40 * 2
         )
     variants["entity, cell lstm, bfloat16"] = updates(
-        EntityPolicy, {"size": size, "half": True}, spec, {"chunk": 16, "minibatch": 2560}, 64, 40 * 2
+        EntityPolicy, {"size": size, "half": True}, spec, {"window": 16, "minibatch": 2560}, 64, 40 * 2
     )
     policy = EntityPolicy(load(EntityPolicy.Config, {"size": size}), spec)
     numbers = sum(one.numel() for one in policy.parameters())
@@ -132,7 +132,7 @@ def updates(
     policy: Any, config: dict[str, Any], spec: PolicySpec, settings: dict[str, Any], steps: int, envs: int
 ) -> Callable[[], Any]:
     """One PPO update of one epoch over random rows."""
-    every = settings.get("chunk")
+    every = settings.get("window")
     shape = SlabShape(steps=steps, envs=envs, agents=1, memory_every=every)
     learner = SingleLearner(Task(
         algorithm=PPO, config=load(PPO.Config, {"epochs": 1, "entropy": 0.01, **settings}), policy=policy,

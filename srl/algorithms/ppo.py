@@ -15,6 +15,7 @@ from srl.algorithms.value_scale import ValueScale, read_by
 from srl.api.algorithm import Algorithm, Batch, Heads, Metrics, Needs
 from srl.api.neural import HandPass
 from srl.api.policy import PolicySpec
+from srl.api.slab import Window
 from srl.core.load import option
 from srl.core.schedule import Schedule
 
@@ -33,8 +34,9 @@ class PPOConfig:
     entropy: Schedule = option(Schedule(0.0), "weight of the entropy bonus", low=0)
     epochs: int = option(10, "passes over a batch", low=1)
     minibatch: int = option(128, "rows of a minibatch, at most", low=1)
-    chunk: int = option(1, "rows of a sequence, for policies with memory", low=1)
-    burn_in: int = option(0, "rows before a sequence that only warm its memory up", low=0)
+    window: Window = option(
+        Window(), "rows trained as one sequence: 16, or {burn_in: 8, length: 16}; default: the whole slab with memory, else 1"
+    )
     max_grad_norm: float | None = option(0.5, "gradients are clipped to this norm", above=0)
     normalize_advantage: Literal["batch", "minibatch", "no"] = option("batch", "over these rows, or not at all")
     normalize_value: bool = option(False, "learn values on a running scale of the returns")
@@ -42,7 +44,6 @@ class PPOConfig:
     plain: bool = option(
         True, "train towers and cells over vectors on CPU by hand, without autograd: the same numbers in less than half the time"
     )
-    memory_every: int | None = option(None, "record memory at every k-th row; default: at every chunk", low=1)
 
 
 class PPO(Algorithm):
@@ -53,8 +54,7 @@ class PPO(Algorithm):
 
     @classmethod
     def needs(cls, config: PPOConfig, spec: PolicySpec) -> Needs:
-        every = config.memory_every or (config.chunk if config.chunk > 1 else None)
-        return Needs(extra=("log_prob", "value"), memory_every=every, chunk=config.chunk, burn_in=config.burn_in)
+        return Needs(extra=("log_prob", "value"), window=config.window)
 
     def setup(self) -> None:
         self.scale = ValueScale(self.policy.value_moments) if self.config.normalize_value else None
@@ -69,7 +69,7 @@ class PPO(Algorithm):
         sums: dict[str, Any] = {}
         passes = 0
         train = self._train_plain if self._use_plain(batch) else self._train
-        for mini in batch.minibatches(config.minibatch, config.epochs, chunk=config.chunk, burn_in=config.burn_in):
+        for mini in batch.minibatches(config.minibatch, config.epochs, config.window):
             metrics = train(mini)
             if metrics is None:
                 break
@@ -158,8 +158,9 @@ class PPO(Algorithm):
         usual = type(self).loss is PPO.loss and type(self).value_error is PPO.value_error and len(batch.lead) == 2
         if not (config.plain and usual and batch.origin.ranks is None):
             return False
-        sequences = min(max(config.minibatch // config.chunk, 1), -(-batch.lead.numel() // config.chunk))
-        rows = sequences * (config.chunk + config.burn_in)
+        window = config.window.within(batch.lead[0] if batch.memories != {} else 1)
+        length = window.length or 1
+        rows = min(max(config.minibatch // length, 1), -(-batch.lead.numel() // length)) * window.rows
         if self._plain is None or self._plain.rows < rows:
             self._plain = self.policy.hand_pass(rows)
         if self._plain is None:

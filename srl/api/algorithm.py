@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import torch
@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from srl.api.batch import Batch, Feedback
 from srl.api.neural import Dist, Heads, NeuralPolicy
 from srl.api.policy import NoConfig, PolicySpec
+from srl.api.slab import Window
 from srl.core.schedule import Schedule
 
 __all__ = [
     "Algorithm", "Batch", "Clock", "Dist", "Feedback", "Heads", "Metrics", "Needs", "NeuralPolicy", "NoConfig", "Optimizer",
+    "Window",
 ]  # fmt: skip
 
 Metrics: TypeAlias = "Mapping[str, float | Tensor]"
@@ -29,12 +31,8 @@ class Needs:
 
     extra: tuple[str, ...] = ()
     """Leaves of Act.extra, env signals, or a Transform's."""
-    memory_every: int | None = None
-    """Memory recorded at every k-th row: chunked training inside a slab."""
-    chunk: int | None = None
-    """Rows of the sequences that `update` cuts with `batch.minibatches`, for `check`; None: it takes slabs as they are."""
-    burn_in: int = 0
-    """Rows in front of each sequence."""
+    window: Window = field(default_factory=Window)
+    """The rows that are trained together: memory is recorded where windows begin."""
     joint: bool = False
     """The batch keeps agents apart, `[T, B, A, ...]`."""
 

@@ -11,11 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from srl.api.slab import Window
 from srl.core.seeds import word
 from srl.core.tree import Array, leaves, map_tree
 
 SPAN_BYTES = 4 << 20
 """Rows are gathered for several minibatches at once, as long as one leaf of them stays below this."""
+
+ROWS = Window()
+"""Single rows, or whole slabs of a policy with memory."""
 
 
 class Memory:
@@ -170,13 +174,15 @@ class Batch:
         generator.manual_seed(int(key.generate_state(1, np.uint64)[0] >> np.uint64(1)))
         return generator
 
-    def minibatches(self, rows: int, epochs: int = 1, *, chunk: int = 1, burn_in: int = 0) -> Iterator[Batch]:
+    def minibatches(self, rows: int, epochs: int = 1, window: Window = ROWS) -> Iterator[Batch]:
         """Minibatches of at most `rows` rows, shuffled anew each epoch, as even as can be, `[1, M, ...]`.
 
-        Rows that are not valid are left out. With `chunk` they are sequences, `[burn_in + chunk, M / chunk, ...]`, that
-        start where memory was recorded; rows that must not be trained are not valid in them.
+        Rows that are not valid are left out. Rows with memory, and windows of several rows, are sequences,
+        `[window.rows, M / length, ...]`, that start where memory was recorded; rows that are not to be trained are not
+        valid in them.
         """
-        plan = _Rows(self) if chunk == 1 and burn_in == 0 else _Sequences(self, chunk, burn_in)
+        single = window.rows == 1 and (window.length == 1 or self.memories == {})
+        plan = _Rows(self) if single else _Sequences(self, window)
         generator = self.rng("minibatches")
         between = self.origin.between
         for _ in range(epochs):
@@ -310,10 +316,8 @@ class _Rows:
         self.index = None if bool(present.all()) else present.nonzero()[:, 0]
         self.total = size if self.index is None else len(self.index)
         self.places = size
-        if batch.memories != {} and (batch.origin.memory_every or 0) != 1:
-            raise ValueError(
-                "rows of a policy with memory are trained in sequences: give minibatches a chunk, or record memory at every row"
-            )
+        if batch.memories != {} and batch.origin.memory_every != 1:
+            raise ValueError("single rows of a policy with memory need memory at every row: Needs.window=Window(length=1)")
 
     def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
         batch, device = self.batch, self.batch.valid.device
@@ -334,49 +338,40 @@ class _Rows:
 
 
 class _Sequences:
-    """Windows of `burn_in + chunk` rows of one column, of which `chunk` are trained."""
+    """Windows of one column each."""
 
-    def __init__(self, batch: Batch, chunk: int, burn_in: int) -> None:
+    def __init__(self, batch: Batch, window: Window) -> None:
         steps, self.width = batch.lead[0], batch.lead[1]
+        self.window = window = window.within(steps)
         every = batch.origin.memory_every or steps
-        length = burn_in + chunk
-        stored = batch.memories != {}
-        if steps % chunk or length > steps or (stored and (chunk % every or burn_in % every)):
-            raise ValueError(
-                f"slabs of {steps} rows with memory every {every} rows cannot be cut into chunks of {chunk} after {burn_in}:"
-                " steps must be a multiple of chunk, chunk and burn_in multiples of the recording,"
-                " and both together must fit into a slab"
-            )
-        self.batch, self.chunk, self.length = batch, chunk, length
-        self.rows_each = chunk * math.prod(batch.lead[2:])
-        device = batch.valid.device
-        trained = torch.arange(0, steps, chunk, device=device)
-        # the first chunk has no rows before it, and needs none: its window goes on behind it instead
-        self.starts = (trained - burn_in).clamp(min=0)
-        self.lead_in = trained - self.starts
-        self.every = every
+        places = window.places(steps) if window.fits(steps) else []
+        if not places or (batch.memories != {} and any(start % every for start, _ in places)):
+            raise ValueError(f"slabs of {steps} rows with memory every {every} rows cannot be cut into {window}")
+        self.batch, self.every = batch, every
+        self.rows_each = (window.length or 1) * math.prod(batch.lead[2:])
+        self.starts, self.before = torch.tensor(places, device=batch.valid.device).unbind(1)
 
     def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
-        batch, device = self.batch, self.batch.valid.device
+        batch, window, device = self.batch, self.window, self.batch.valid.device
         total = len(self.starts) * self.width
         order = torch.randperm(total, generator=generator).to(device)
         windows, column = order // self.width, order % self.width
         number = -(-total // size)
         bounds = [total * i // number for i in range(number + 1)]
-        time = torch.arange(self.length, device=device)[:, None]
+        time = torch.arange(window.rows, device=device)[:, None]
         for i in range(number):
             part = slice(bounds[i], bounds[i + 1])
-            start, lead_in = self.starts[windows[part]], self.lead_in[windows[part]]
+            start, before = self.starts[windows[part]], self.before[windows[part]]
             rows = ((start + time) * self.width + column[part]).flatten()
-            trained = (time >= lead_in) & (time < lead_in + self.chunk)
             first = torch.div(start, self.every, rounding_mode="floor") * self.width + column[part]
-            stop = self._stop(time, lead_in) if self.length > self.chunk else None
-            yield _Minibatch(_Gather(batch, rows), 0, (self.length, len(start), *batch.lead[2:]), first, trained, stop)
+            stop = self._stop(time, before) if window.rows > (window.length or 1) else None
+            lead = (window.rows, len(start), *batch.lead[2:])
+            yield _Minibatch(_Gather(batch, rows), 0, lead, first, window.trained(time, before), stop)
 
-    def _stop(self, time: Tensor, lead_in: Tensor) -> Tensor:
+    def _stop(self, time: Tensor, before: Tensor) -> Tensor:
         """The first trained row of every sequence: gradients end where the burn-in does."""
         agents = self.batch.lead[2:]
-        rows = time == lead_in
+        rows = time == before
         return rows.view(*rows.shape, *[1] * len(agents)).expand(*rows.shape, *agents)
 
 

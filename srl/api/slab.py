@@ -1,4 +1,4 @@
-"""The layout of a slab: all rows of E envs and A agents of one policy over T steps.
+"""Slabs and the windows that are cut out of them. A slab is all rows of E envs and A agents of one policy over T steps.
 
 Rows 0..T are asked; row T gives the bootstrap and is asked again as row 0 of the next slab. `valid` rows are
 real transitions, `choice` rows among them enter the policy loss. An episode's last observation is a row that
@@ -8,13 +8,77 @@ is not valid. `reward`, `terminated`, `truncated` belong to the action of their 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from srl.api.env import action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
 from srl.core.spec import Leaf, TreeSpec, lead
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`16`, or `{burn_in: 8, length: 16, after: 1}`."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("burn_in", "length", "after")
+
+    burn_in: int = 0
+    """Rows in front that only warm the memory up."""
+    length: int | None = None
+    """Trained rows; None: the whole slab where the policy has memory, single rows where it has none."""
+    after: int = 0
+    """Rows behind, for returns over several steps."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("burn_in", 0), ("after", 0), ("length", 1)):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < least):
+                raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        if self.length is None and (self.burn_in or self.after):
+            raise ValueError("burn_in and after need a length")
+
+    @property
+    def memory_every(self) -> int | None:
+        """Memory is recorded at row 0 of a slab and at every k-th row, so that every window begins where there is one."""
+        return None if self.length is None else math.gcd(self.length, self.burn_in, self.after)
+
+    def within(self, steps: int) -> Window:
+        """With the length that it has in slabs of so many rows."""
+        return self if self.length is not None else Window(length=steps)
+
+    @property
+    def rows(self) -> int:
+        """All of one window."""
+        return self.burn_in + (self.length or 1) + self.after
+
+    def fits(self, steps: int) -> bool:
+        """Whether windows can be cut so that every row of a slab is trained once."""
+        return steps % (self.length or 1) == 0 and self.rows <= steps
+
+    def places(self, steps: int) -> list[tuple[int, int]]:
+        """(first row, rows before the trained ones) of every window. At the edges of a slab a window is moved inside."""
+        firsts = range(0, steps, self.length or 1)
+        starts = (min(max(first - self.burn_in, 0), steps - self.rows) for first in firsts)
+        return [(start, first - start) for start, first in zip(starts, firsts, strict=True)]
+
+    def trained(self, time: Any, before: Any) -> Any:
+        """Which rows are trained: `time` counts from the window's first row, `before` is that of `places`."""
+        return (time >= before) & (time < before + (self.length or 1))
+
+    @classmethod
+    def from_plain(cls, data: Any) -> Window:
+        """From what a file says; ValueError says what is wrong."""
+        if isinstance(data, Mapping):
+            return cls(**{key: data[key] for key in cls.KEYS if key in data})
+        return cls(length=data)
+
+    def to_plain(self) -> int | dict[str, Any] | None:
+        """The inverse of `from_plain`."""
+        if not (self.burn_in or self.after):
+            return self.length
+        return {key: getattr(self, key) for key in self.KEYS if getattr(self, key)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What can be said of a run once its specs are known: the shared memory that it takes, and what is most likely not meant."""
+"""What can be said of a run once its specs are known: its windows, its shared memory, and what is most likely not meant."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ from srl.core.spec import total_bytes
 from srl.graph.placement import members
 from srl.graph.spec import Graph, Stream
 from srl.plan.specs import Derived
+
+
+def check_windows(graph: Graph, derived: Derived) -> None:
+    """UserError if the window of an algorithm cannot be cut out of the slabs that it gets."""
+    for name, info in derived.players.items():
+        section = "algorithm" if list(graph.policies) == ["main"] else f"policies.{name}.algorithm"
+        for steps in sorted(_slab_lengths(graph, name)):
+            window = info.window.within(steps if info.memory != {} else 1)
+            length = window.length or 1
+            if window.fits(steps):
+                continue
+            if steps % length:
+                divisor = max(rows for rows in range(1, min(steps, length) + 1) if steps % rows == 0)
+                must, code = f"divide the {steps} rows of a slab, found {length}", "E04"
+                instead = f"{section}.window={divisor}, or sampling.steps={-(-steps // length) * length}"
+            else:
+                must, code = f"fit into the {steps} rows of a slab, found {window.rows} rows", "E03"
+                instead = f"sampling.steps={-(-window.rows // length) * length}, or a smaller {section}.window.burn_in"
+            path = (*section.split("."), "window")
+            raise UserError(f"'{section}.window' must {must}", ("try", instead), code=code, path=path)
 
 
 def check_memory(graph: Graph, derived: Derived, machine: Machine) -> int:
@@ -35,6 +55,18 @@ def warnings(graph: Graph, derived: Derived) -> list[str]:
         for name, entry in graph.policies.items()
         if entry.algorithm is None and entry.load is None and entry.source is None and derived.policies[name].params != {}
     ]
+
+
+def _slab_lengths(graph: Graph, policy: str) -> set[int]:
+    """Rows of the slabs that the trainer of a policy gets."""
+    found = set()
+    for stream in graph.streams:
+        if stream.kind == "sample" and stream.policy == policy:
+            for node, _, side in members(graph, stream.name):
+                args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
+                if side == "producer" and isinstance(steps := getattr(args, "steps", None), int):
+                    found.add(steps)
+    return found
 
 
 def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from srl.api.env import EnvSpec
 from srl.api.policy import Act, NoConfig, PolicySpec
+from srl.api.slab import Window
 from srl.core.errors import NotImportable, UserError
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
@@ -124,7 +125,7 @@ def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
     infos = {name: _inspect(name, graph.policies[name], env, teams) for name, teams in owners.items()}
     for name, entry in graph.policies.items():
         if entry.source is not None:
-            infos[name] = replace(infos[entry.source], name=name, extra={}, signals={}, memory_every=None, source=entry.source)
+            infos[name] = replace(infos[entry.source], name=name, extra={}, signals={}, window=Window(), source=entry.source)
     return infos
 
 
@@ -134,12 +135,11 @@ def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]
     act = policy.act(zero_ask(spec, policy.memory))
     found = {key: _per_row(leaf) for key, leaf in dict(act.extra).items()}
     wanted: tuple[str, ...] = ()
-    memory_every = chunk = None
-    burn_in = 0
+    window = Window()
     if entry.algorithm is not None:
         kind = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
         needs = kind.needs(load(kind.Config, entry.algorithm.args, path="algorithm"), spec)
-        wanted, memory_every, chunk, burn_in = needs.extra, needs.memory_every, needs.chunk, needs.burn_in
+        wanted, window = needs.extra, needs.window
     if missing := [key for key in wanted if key not in found and key not in env.signals]:
         raise UserError(
             f"algorithm of '{name}' needs '{missing[0]}', which nobody gives",
@@ -162,10 +162,8 @@ def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]
         signals={key: leaf for key, leaf in env.signals.items() if key in wanted},
         params=params,
         twin=twin,
-        memory_every=memory_every,
         needs_torch=twin is None and params != {},
-        chunk=chunk,
-        burn_in=burn_in,
+        window=window,
     )
     if twin is not None:
         _compare(info, policy)

@@ -19,10 +19,9 @@ from srl.graph.build import graph_to_yaml
 from srl.graph.check import check, check_resources, notes
 from srl.graph.layouts import plan
 from srl.graph.spec import Graph
-from srl.plan.check import check_memory, warnings
+from srl.plan.check import check_memory, check_windows, warnings
 from srl.plan.child import derived_specs, held_here
 from srl.plan.lines import plan_lines
-from srl.plan.sequences import check_sequences
 from srl.plan.specs import Derived
 from srl.store.weights import check_fresh, check_weights, exact_run
 
@@ -69,7 +68,7 @@ class Prepared:
         """The same after a look at env and policies, built once in a process of their own."""
         try:
             derived = derived_specs(self.graph)
-            check_sequences(self.graph, derived)
+            check_windows(self.graph, derived)
         except UserError as error:
             raise _explained(placed(error, self.composed.provenance)) from None
         check_weights(self.graph.policies, {name: info.params for name, info in derived.policies.items()}, resumed=resumed)

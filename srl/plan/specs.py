@@ -8,6 +8,7 @@ from typing import Any
 
 from srl.api.env import Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, TeamSpec, action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
+from srl.api.slab import Window
 from srl.core.plain import from_plain, to_plain
 from srl.core.spec import Leaf, TreeSpec, lead
 from srl.streams.base import StreamSpec
@@ -32,14 +33,17 @@ class PolicyInfo:
     params: TreeSpec
     twin: str | None
     """A torch-free policy that acts the same."""
-    memory_every: int | None
     needs_torch: bool
     """Whether acting needs torch."""
     source: str | None = None
     """The policy whose past versions it acts with."""
-    chunk: int | None = None
-    """Rows of the sequences that its algorithm cuts."""
-    burn_in: int = 0
+    window: Window = field(default_factory=Window)
+    """What its algorithm trains together."""
+
+    @property
+    def memory_every(self) -> int | None:
+        """Memory is recorded at every k-th row; None: at the first row of a slab."""
+        return self.window.memory_every
 
     @property
     def question(self) -> TreeSpec:
@@ -111,5 +115,5 @@ class Derived:
 
 
 _CLASSES = (
-    Derived, PolicyInfo, StreamSpec, EnvSpec, TeamSpec, PolicySpec, Leaf, Discrete, MultiDiscrete, MultiBinary, Box,
+    Derived, PolicyInfo, StreamSpec, EnvSpec, TeamSpec, PolicySpec, Leaf, Discrete, MultiDiscrete, MultiBinary, Box, Window,
 )  # fmt: skip

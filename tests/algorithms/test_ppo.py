@@ -15,6 +15,7 @@ from srl.algorithms.returns import gae
 from srl.api.algorithm import Batch
 from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete
 from srl.api.neural import Heads, NeuralPolicy
+from srl.api.slab import Window
 from srl.core.spec import Leaf
 from srl.nets.dists import make_dist
 from srl.nets.numpy_mlp import MLPPolicy
@@ -268,12 +269,12 @@ class Recurrent(NeuralPolicy):
 @pytest.mark.parametrize(("every", "chunk", "burn_in"), [(4, 4, 0), (2, 4, 4), (4, 8, 4), (2, 8, 6)])
 def test_chunks_of_a_policy_with_memory_repeat_what_was_recorded(every: int, chunk: int, burn_in: int) -> None:
     learner = make(
-        policy=Recurrent, memory_every=every, config={"chunk": chunk, "burn_in": burn_in, "memory_every": every, "minibatch": 32}
+        policy=Recurrent, memory_every=every, config={"window": {"length": chunk, "burn_in": burn_in}, "minibatch": 32}
     )
     rows = record(learner)
     batch = learner.intake.batch(rows, 0).add(place=torch.arange(16 * 6).view(16, 6))
     seen: list[Tensor] = []
-    for mini in batch.minibatches(32, 1, chunk=chunk, burn_in=burn_in):
+    for mini in batch.minibatches(32, 1, Window(burn_in, chunk)):
         heads = learner.policy.unroll(mini)
         new = learner.policy.dist(heads).log_prob(mini.action)
         trained = mini.valid
@@ -284,15 +285,24 @@ def test_chunks_of_a_policy_with_memory_repeat_what_was_recorded(every: int, chu
     torch.testing.assert_close(places, torch.from_numpy(rows["valid"][..., 0]).flatten().nonzero()[:, 0])
     assert float(train(learner, rows)["kl"]) < 0.1
     learner = make(
-        policy=Recurrent, memory_every=every, config={"chunk": chunk, "burn_in": burn_in, "minibatch": 999, "epochs": 1}
+        policy=Recurrent,
+        memory_every=every,
+        config={"window": {"length": chunk, "burn_in": burn_in}, "minibatch": 999, "epochs": 1},
     )
     assert float(train(learner, record(learner))["kl"]) < 1e-6
 
 
-def test_sequences_without_chunks_are_refused_for_policies_with_memory() -> None:
-    learner = make(policy=Recurrent, memory_every=4, config={})
-    with pytest.raises(ValueError, match="give minibatches a chunk"):
+def test_whole_slabs_are_the_sequences_of_policies_with_memory_where_no_window_is_set() -> None:
+    learner = make(policy=Recurrent, config={"minibatch": 48, "epochs": 1})
+    assert train(learner, record(learner))["passes"] == 2  # 6 slabs of 16 rows, 3 in each
+
+
+def test_single_rows_need_memory_at_every_row() -> None:
+    learner = make(policy=Recurrent, memory_every=4, config={"window": 1})
+    with pytest.raises(ValueError, match="memory at every row"):
         learner.update(record(learner))
+    learner = make(policy=Recurrent, memory_every=1, config={"window": 1, "epochs": 1, "minibatch": 999})
+    assert train(learner, record(learner))["kl"] < 1e-6
 
 
 def test_it_learns_which_action_pays() -> None:

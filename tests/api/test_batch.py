@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from srl.api.batch import Batch, Memory, Origin, Ranks
+from srl.api.slab import Window
 
 
 def _batch(steps: int = 8, width: int = 6, invalid: float = 0.3, seed: int = 0, **more: torch.Tensor) -> Batch:
@@ -113,7 +114,7 @@ def test_sequences_train_every_row_once_behind_their_burn_in() -> None:
     batch.add(memories={"h": memories})
     batch.origin = Origin(memory_every=2)
     trained = []
-    for mini in batch.minibatches(8, chunk=4, burn_in=2):
+    for mini in batch.minibatches(8, window=Window(2, 4)):
         assert mini.lead[0] == 6 and mini.lead[1] <= 2
         time, column = mini.place // 6, mini.place % 6
         assert (time.diff(dim=0) == 1).all() and (column == column[:1]).all()
@@ -122,9 +123,21 @@ def test_sequences_train_every_row_once_behind_their_burn_in() -> None:
     torch.testing.assert_close(torch.cat(trained).sort().values, batch.valid.flatten().nonzero()[:, 0])
 
 
+def test_windows_have_rows_behind_and_are_moved_inside_a_slab() -> None:
+    batch = _batch(steps=12, invalid=0.0)
+    trained = []
+    for mini in batch.minibatches(8, window=Window(2, 4, 2)):
+        time = mini.place // 6
+        assert mini.lead[0] == 8 and (time.diff(dim=0) == 1).all()
+        assert (mini.valid.sum(0) == 4).all()
+        assert set(time[0].tolist()) <= {0, 2, 4}  # 0 - 2, 4 - 2 and 8 - 2, moved to have 8 rows in 0..11
+        trained.append(mini.place[mini.valid])
+    torch.testing.assert_close(torch.cat(trained).sort().values, torch.arange(72))
+
+
 def test_chunks_that_do_not_fit_are_refused_with_their_sizes() -> None:
-    with pytest.raises(ValueError, match=r"slabs of 8 rows .* chunks of 3"):
-        list(_batch().minibatches(8, chunk=3))
+    with pytest.raises(ValueError, match=r"slabs of 8 rows .* length=3"):
+        list(_batch().minibatches(8, window=Window(length=3)))
 
 
 def test_joint_minibatches_keep_the_agents_of_an_env_together() -> None:

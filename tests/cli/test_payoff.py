@@ -49,7 +49,7 @@ def hide_and_seek(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tmp_path_factory.mktemp("hide"),
         env={"use": "hide_and_seek", "preset": "mini", "physics": "fast", "horizon": 12},
         policy={"use": "entity", "size": "small"},
-        algorithm={"use": "ppo", "lr": 0.01, "epochs": 1, "minibatch": 80, "chunk": 10},
+        algorithm={"use": "ppo", "lr": 0.01, "epochs": 1, "minibatch": 80, "window": 10},
         sampling={"envs": 4, "steps": 10},
         checkpoint={"every": 1, "keep": 1, "archive": 2},
         evaluation={"every": 1_000_000, "episodes": 2, "greedy": False},

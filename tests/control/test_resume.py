@@ -74,7 +74,7 @@ def test_an_evaluator_whose_policy_needs_torch_leaves_the_generator_as_it_is(tmp
     chosen: dict[str, Any] = {"policy": {"use": "recurrent", "width": 4}, "checkpoint": {"every": 2}, "seed": 5}
     chosen |= {
         "sampling": {"envs": 4, "steps": 16},
-        "algorithm": {"chunk": 8, "lr": 1e-3},
+        "algorithm": {"window": 8, "lr": 1e-3},
         "evaluation": {"every": 64, "episodes": 1},
     }
     work = replace(prepare("cartpole", ["mode=inline"], settings=chosen, look=False).graph, stop=Stop(updates=4))

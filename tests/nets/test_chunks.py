@@ -14,7 +14,7 @@ from srl.api.batch import Batch
 from srl.api.env import ActionSpec, Box, Discrete, MultiDiscrete
 from srl.api.neural import Recall
 from srl.api.policy import PolicySpec
-from srl.api.slab import SlabShape, slab_spec
+from srl.api.slab import SlabShape, Window, slab_spec
 from srl.core.load import load
 from srl.core.spec import Leaf, zeros
 from srl.learners.base import Task
@@ -130,7 +130,7 @@ def test_no_gradient_flows_into_burn_in(cell: str) -> None:
     learner = make(policy=Recurrent, policy_config={"cell": cell}, memory_every=4, steps=16, envs=6)
     batch = learner.intake.batch(record(learner, dense=True), 0)
     entered = 0
-    for mini in batch.minibatches(64, chunk=8, burn_in=4):
+    for mini in batch.minibatches(64, window=Window(4, 8)):
         mini.obs = mini.obs.clone().requires_grad_()
         heads = learner.policy.unroll(mini)
         trained = mini.valid
@@ -144,9 +144,9 @@ def test_no_gradient_flows_into_burn_in(cell: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"chunk": 4},
-        {"chunk": 8, "burn_in": 4, "entropy": 0.01},
-        {"chunk": 4, "burn_in": 8, "value_clip": 0.1, "dual_clip": 3.0, "normalize_advantage": "minibatch"},
+        {"window": 4},
+        {"window": {"length": 8, "burn_in": 4}, "entropy": 0.01},
+        {"window": {"length": 4, "burn_in": 8}, "value_clip": 0.1, "dual_clip": 3.0, "normalize_advantage": "minibatch"},
     ],
     ids=["chunks", "burn-in", "clips"],
 )
@@ -187,7 +187,7 @@ def test_ppo_hands_the_state_to_the_critic() -> None:
     results = []
     for plain in (True, False):
         learner = SingleLearner(Task(
-            algorithm=PPO, config=load(PPO.Config, {"chunk": 4, "minibatch": 16, "plain": plain}), policy=Recurrent,
+            algorithm=PPO, config=load(PPO.Config, {"window": 4, "minibatch": 16, "plain": plain}), policy=Recurrent,
             policy_config=load(Recurrent.Config, {"critic_state": True, "width": 8}), spec=spec, seed=0, shape=shape,
         ))  # fmt: skip
         extra = {"log_prob": Leaf((), "float32"), "value": Leaf((), "float32")}

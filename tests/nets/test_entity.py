@@ -13,6 +13,7 @@ from srl.algorithms.value_scale import ValueScale
 from srl.api.batch import Batch
 from srl.api.env import Discrete
 from srl.api.policy import Ask, PolicySpec
+from srl.api.slab import Window
 from srl.core.load import load
 from srl.core.seeds import Rng, row_keys
 from srl.core.spec import Leaf, lead, zeros
@@ -209,7 +210,7 @@ def test_new_statistics_of_the_returns_leave_every_value_as_it_was() -> None:
 
 def test_ppo_with_rescaled_values_starts_each_update_at_ratio_one() -> None:
     team = env_spec(preset("mini")).teams["hider"]
-    config = {"chunk": 4, "epochs": 1, "minibatch": 10_000, "normalize_value": True}
+    config = {"window": 4, "epochs": 1, "minibatch": 10_000, "normalize_value": True}
     learner = make(
         team.action, mask=True, obs=team.obs, policy=EntityPolicy, config=config, memory_every=4, agents=2,
         policy_config={"embed": 16, "hidden": 16, "width": 8, "heads": 2},
@@ -228,7 +229,7 @@ def test_no_gradient_flows_into_burn_in(cell: str) -> None:
     )  # fmt: skip
     batch = learner.intake.batch(record(learner, dense=True), 0)
     entered = 0
-    for mini in batch.minibatches(64, chunk=8, burn_in=4):
+    for mini in batch.minibatches(64, window=Window(4, 8)):
         mini.obs = {**mini.obs, "lidar": mini.obs["lidar"].clone().requires_grad_()}
         heads = learner.policy.unroll(mini)
         trained = mini.valid
@@ -245,7 +246,7 @@ def test_rows_without_a_choice_train_the_value_only() -> None:
     def grads(reward: float, action: int) -> tuple[Tensor, Tensor]:
         learner = make(
             team.action, mask=True, obs=team.obs, policy=EntityPolicy, memory_every=4, agents=2, envs=4,
-            config={"chunk": 4, "epochs": 1, "minibatch": 10_000, "entropy": 0.01, "normalize_advantage": "no"},
+            config={"window": 4, "epochs": 1, "minibatch": 10_000, "entropy": 0.01, "normalize_advantage": "no"},
             policy_config={"embed": 16, "hidden": 16, "width": 8, "heads": 2},
         )  # fmt: skip
         rows = record(learner)

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 
 import srl
+from srl.api.slab import Window
 
 SETTINGS: dict[str, Any] = {
     "env": {"use": "hide_and_seek", "preset": "mini", "horizon": 10},
     # the scale of inputs moves after each update, so that it cannot be compared afterwards
     "policy": {"use": "entity", "embed": 16, "hidden": 16, "width": 8, "normalize_obs": False},
-    "algorithm": {"use": "ppo", "chunk": 4, "epochs": 1, "minibatch": 10_000, "lr": 0.0, "normalize_value": True},
+    "algorithm": {"use": "ppo", "window": 4, "epochs": 1, "minibatch": 10_000, "lr": 0.0, "normalize_value": True},
     "sampling": {"envs": 4, "steps": 16},
 }
 
@@ -25,7 +26,7 @@ def test_recorded_probabilities_and_values_are_those_of_training_and_waiting_see
         policy: Any = session.algorithm.policy
         assert batch.first.any() and not batch.valid.all()
         with torch.no_grad():
-            for mini in batch.minibatches(10_000, chunk=4):
+            for mini in batch.minibatches(10_000, window=Window(length=4)):
                 heads = policy.unroll(mini)
                 log_prob = policy.dist(heads, mini.mask).log_prob(mini.action)
                 assert (log_prob - mini.extra["log_prob"])[mini.valid].abs().max() < 1e-4

@@ -12,6 +12,7 @@ from srl.algorithms.ppo import PPO
 from srl.api.batch import Batch
 from srl.api.env import ActionSpec, Box, Discrete, MultiDiscrete
 from srl.api.policy import Ask, PolicySpec
+from srl.api.slab import Window
 from srl.core.load import load
 from srl.core.seeds import Rng, row_keys
 from srl.core.spec import Leaf, lead, zeros
@@ -69,7 +70,7 @@ def test_chunks_meet_the_memory_they_were_recorded_with(chunk: int, burn_in: int
     learner = make(policy=Recurrent, policy_config={"cell": "lstm"}, memory_every=4, steps=16, envs=6)
     batch = learner.intake.batch(record(learner), 0)
     seen = 0
-    for mini in batch.minibatches(48, chunk=chunk, burn_in=burn_in):
+    for mini in batch.minibatches(48, window=Window(burn_in, chunk)):
         heads = learner.policy.unroll(mini)
         valid = mini.valid
         seen += int(valid.sum())
@@ -80,7 +81,7 @@ def test_chunks_meet_the_memory_they_were_recorded_with(chunk: int, burn_in: int
 
 
 def test_ppo_trains_in_chunks_and_its_first_ratio_is_one() -> None:
-    config = {"chunk": 4, "epochs": 1, "minibatch": 10_000}
+    config = {"window": 4, "epochs": 1, "minibatch": 10_000}
     learner = make(policy=Recurrent, policy_config={"cell": "gru", "normalize_obs": True}, config=config, memory_every=4)
     for seed in range(3):  # the scale of the inputs moves between updates, not within
         metrics = train(learner, record(learner, seed=seed))
@@ -129,5 +130,5 @@ def test_agents_of_a_joint_batch_are_sequences_of_their_own() -> None:
 
 
 def test_memory_is_recorded_at_every_chunk() -> None:
-    needs = PPO.needs(load(PPO.Config, {"chunk": 16}), SPEC)
-    assert needs.memory_every == 16
+    needs = PPO.needs(load(PPO.Config, {"window": 16}), SPEC)
+    assert needs.window.memory_every == 16

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from srl.api.env import action_leaves
-from srl.api.slab import SlabShape, slab_spec
+from srl.api.slab import SlabShape, Window, slab_spec
 from srl.core.errors import UserError
 from srl.core.readings import Reading
 from srl.core.seeds import Rng
@@ -38,7 +38,7 @@ def derived_of(graph: Graph, memory_every: int | None = None) -> Derived:
         infos[name] = PolicyInfo(
             name=name, use="scripted", config={}, spec=spec, teams=teams, memory={"steps": Leaf((1,), "float32")},
             reads=("obs", "mask"), bounds="clip", extra={"value": Leaf((), "float32")}, signals={}, params={}, twin=None,
-            memory_every=memory_every, needs_torch=False,
+            window=Window(length=memory_every), needs_torch=False,
         )  # fmt: skip
     return Derived(env=env, policies=infos)
 
