@@ -73,8 +73,9 @@ class WorkerId:
         return f"{self.node}/{self.index}"
 
 
-FOREIGN = ("hostile", "stranger")
-"""Reasons in `dropped` for what no peer had put: bytes that are no message, and ends that are not attached (or too early)."""
+FOREIGN = ("hostile", "stranger", "handshake")
+"""Reasons in `dropped` for what no peer had put: bytes that are no message, ends that are not attached (or too early), and
+connections that broke before their handshake was over."""
 
 
 @dataclass(slots=True)

@@ -77,6 +77,10 @@ def notes(graph: Graph, machine: Machine) -> list[str]:
     if graph.mode == "local" and threads > 4 * machine.cores:
         found.append(f"{threads} threads share {_cores(machine)}: fewer sampling.workers would waste less")
     for stream in graph.streams:
+        if graph.mode == "inline" and stream.via not in ("auto", "inproc"):
+            found.append(
+                f"stream '{stream.name}': via: {stream.via} has no effect with mode=inline, where every stream is inproc"
+            )
         if stream.compress is not None and (via := via_of(graph, stream)) in ("inproc", "shm"):
             found.append(f"stream '{stream.name}' goes by {via}: compress: {stream.compress} has no effect there, it is for zmq")
     if graph.stop == type(graph.stop)():

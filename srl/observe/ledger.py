@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
+from srl.core.types import FOREIGN
+
 Side: TypeAlias = Literal["producer", "consumer"]
 
 
@@ -17,6 +19,8 @@ class Ledger:
         self.stream = stream
         self.slots = slots
         self.dropped: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        """What no peer had put: it is not part of the balance."""
         self.lost: list[str] = []
         """Ends whose last counts went with them: killed, and nobody else holds them or has told them."""
         self._put = 0
@@ -32,6 +36,7 @@ class Ledger:
         `released` of a producer are slots that came back to it, of a consumer loans that it gave back.
         """
         dropped = {str(reason): int(number) for reason, number in counts.get("dropped", {}).items()}
+        self.refused.update({reason: dropped.pop(reason) for reason in FOREIGN if reason in dropped})
         self.dropped.update(dropped)
         self._put += int(counts.get("put", 0))
         self._taken += int(counts.get("taken", 0))
@@ -93,7 +98,9 @@ class Ledger:
         parts += [f"{number:,} dropped ({reason})" for reason, number in sorted(self.dropped.items()) if number]
         parts += [f"{self.unknown:,} unknown (killed: {', '.join(self.lost)})"] if self.lost else []
         sign = "=" if self.balanced else "does NOT equal"
-        return f"{self.stream}: {self.put:,} put {sign} {' + '.join(parts)}"
+        refused = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.refused.items()) if number)
+        text = f"{self.stream}: {self.put:,} put {sign} {' + '.join(parts)}"
+        return f"{text} (refused: {refused})" if refused else text
 
 
 def table(ledgers: Iterable[Ledger]) -> str:

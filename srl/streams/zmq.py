@@ -31,8 +31,12 @@ _UNITS = 4096
 _BEAT = 0.1
 _PATIENCE = 5
 """Beats without an acknowledgement after which a link is probed."""
-_FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-_EVENTS = _FAILED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+_REFUSED = {
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "hostile",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "stranger",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake",  # also of peers that wait for a process that is stopped
+}
+_EVENTS = sum(_REFUSED) | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 _OPTIONS = {
     zmq.LINGER: 0,
     zmq.HEARTBEAT_IVL: 1000,
@@ -66,7 +70,7 @@ class ZmqTransport(Transport):
         self._wires: dict[int, _ZmqWire] = {}
         self._endpoint = ""
         self.disconnects = 0
-        """Connections that broke, or that ZeroMQ cut because a frame was larger than agreed."""
+        """Connections that broke, also during their handshake, or that ZeroMQ cut because a frame was larger than agreed."""
 
     def open(self, end: Peers[Any], arena: Arena) -> Any:
         self.end = end
@@ -252,10 +256,8 @@ class _Socket:
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 if self.wire is not None:
                     self.wire.sequence.probe()
-            elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-                self._transport.end.counts.drop("stranger")
-            elif event & _FAILED:
-                self._transport.end.refuse()
+            elif event in _REFUSED:
+                self._transport.end.counts.drop(_REFUSED[event])
         return done
 
 

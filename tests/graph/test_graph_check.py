@@ -297,6 +297,13 @@ def test_a_run_without_an_end_is_worth_a_word():
     assert notes(wired(stop={"updates": 3}), MACHINE) == []
 
 
+def test_a_transport_that_an_inline_run_does_not_use_is_noted():
+    graph = wired(mode="inline", stop={"updates": 3}, streams={"samples.main": {"via": "shm"}, "param": {"via": "inproc"}})
+    assert notes(graph, MACHINE) == [
+        "stream 'samples.main': via: shm has no effect with mode=inline, where every stream is inproc"
+    ]
+
+
 @pytest.mark.parametrize(
     ("via", "noted"),
     [("auto", "stream 'samples.main' goes by shm: compress: lz4 has no effect there, it is for zmq"), ("zmq", None)],

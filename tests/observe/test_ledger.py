@@ -90,3 +90,12 @@ def test_the_table_lines_up() -> None:
         "samples     123,456  123,450          3        0  3 (stop 3)  ok",
         "priorities        7        7          0        0  0           ok",
     ]
+
+
+def test_what_was_refused_is_no_record_of_the_stream() -> None:
+    ledger = Ledger("samples", slots=4)
+    ledger.add("producer", {"put": 100, "released": 98})
+    ledger.add("consumer", {"taken": 98, "released": 98, "dropped": {"hostile": 60, "stranger": 2, "stop": 1}})
+    assert ledger.balanced
+    assert (ledger.in_flight, ledger.drops) == (1, 1)
+    assert ledger.line() == "samples: 100 put = 98 taken + 1 in flight + 1 dropped (stop) (refused: 60 hostile, 2 stranger)"

@@ -264,7 +264,7 @@ def test_only_peers_with_a_known_key_come_in() -> None:
         clear.attach(consumer.name, consumer.address())
     clear.attach(consumer.name, {**consumer.address(), "key": b""})
     assert clear.alloc() is None
-    rig.until(lambda: consumer.counts.dropped.get("hostile", 0) >= 1)
+    rig.until(lambda: consumer.counts.dropped.get("handshake", 0) >= 1)
     rig.close()
 
 
@@ -301,3 +301,15 @@ def test_compressed_slabs_arrive_as_they_were_and_lying_blocks_are_refused(rig: 
     other = rig.consumer("trainer/1", record=record)
     with pytest.raises(WireError, match="compress"):
         other.attach(producer.name, producer.address())
+
+
+@pytest.mark.parametrize("sent", [b"", b"\xff" + bytes(8) + b"\x7f\3\1NULL" + bytes(48)])
+def test_a_connection_that_breaks_during_its_handshake_is_not_hostile(rig: Rig, sent: bytes) -> None:
+    """As those of peers that tried to connect again and again while this process was stopped."""
+    consumer = rig.consumer()
+    host, _, port = consumer.address()["endpoint"].removeprefix("tcp://").partition(":")
+    for _ in range(3):
+        with socket.create_connection((host, int(port))) as raw:
+            raw.sendall(sent)
+    rig.until(lambda: consumer.transport.disconnects == 3)  # type: ignore[attr-defined]
+    rig.until(lambda: consumer.counts.dropped == {"handshake": 3})
