@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from srl.control.lifecycle import attachments, bound_ends, peers_of, plan_processes
+from srl.control.backend import InlineBackend
+from srl.control.controller import Controller
 from srl.core.errors import UserError
 from srl.core.readings import Reading
 from srl.graph.spec import Graph
@@ -17,7 +18,7 @@ from srl.workers.base import Worker
 from srl.workers.loop import WorkerLoop
 
 _IDLE = 1000
-"""Sweeps without work after which somebody must be waiting for a clock."""
+"""Sweeps without work after which a step ends."""
 
 
 def build(experiment: str | Path | None = None, *, overrides: Sequence[str] = (), **settings: Any) -> Session:
@@ -40,21 +41,25 @@ class Session:
         """Means of what they reported in the last `step`."""
         self.batch: Any = None
         """What the first trainer learned from last."""
-        self._loop = _connected(self.graph, self.derived)
+        self._backend = InlineBackend(raises=True)
+        try:
+            Controller(self.graph, derived=self.derived, backend=lambda: self._backend).open()
+        except BaseException:
+            self._backend.close()
+            raise
         if self._trainers:
             self._keep_batches()
 
     def step(self, updates: int = 1) -> Mapping[str, float]:
-        """Go on until so many more updates are made (without a trainer: sweeps that did work); the means of that time."""
+        """Run until so many more updates are made (without a trainer: so many sweeps that did something).
+
+        Returns the means of that time.
+        """
         start, idle, swept = self._updates, 0, 0
-        while not self._loop.finished:
-            done = self._loop.sweep()
+        while not self.finished and idle <= _IDLE:
+            done = self._backend.sweep()
             swept += done > 0
             idle = 0 if done else idle + 1
-            if not done:
-                self._loop.wait(0.1)
-            if idle > _IDLE:
-                break
             if (self._updates - start if self._trainers else swept) >= updates:
                 break
         self._take()
@@ -78,14 +83,20 @@ class Session:
         return self._trainers[0].learner.algorithm
 
     def close(self) -> None:
-        """Give everything back. Idempotent."""
-        self._loop.close()
+        """Close workers and streams. Idempotent."""
+        self._backend.close()
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def _loop(self) -> WorkerLoop:
+        agent = self._backend.agent
+        assert agent is not None and agent.loop is not None
+        return agent.loop
 
     @property
     def _trainers(self) -> list[Any]:
@@ -111,14 +122,3 @@ class Session:
             reading.merge(report.reading)
         self.totals = reading.shown("count", "gauge", "min", "max")
         self.means = reading.shown("mean", "spread", "episode", "point")
-
-
-def _connected(graph: Graph, derived: Derived) -> WorkerLoop:
-    """All workers of a graph, attached and made, in this process."""
-    (plan,) = plan_processes(graph)
-    loop = WorkerLoop(graph, derived, plan.seats, inline=True)
-    vias = {name: spec.via for name, spec in derived.streams.items()}
-    pairs = peers_of(graph, bound_ends(graph, plan, loop.bound()), vias)
-    loop.attach(attachments(pairs.get(plan.name, [])))
-    loop.make()
-    return loop

@@ -19,6 +19,7 @@ from srl.cluster.rpc import LEASE, Attachment
 from srl.cluster.security import Join
 from srl.control.processes import ProcessBackend
 from srl.core.errors import SrlError
+from srl.core.readings import Reading
 from srl.workers.messages import Message
 
 REPORT_EVERY = 1.0
@@ -92,12 +93,13 @@ class Supervisor:
         self._attachment.send(message)
 
     def _add(self, name: str, entry: dict[str, Any]) -> None:
-        """Keep the newest totals; add up means, which start anew with each report."""
+        """Keep the newest report of a process, with the means of those before it that were not sent."""
         before = self._reports.get(name, {"workers": {}})["workers"]
         for worker, report in entry["workers"].items():
-            for key, (value, number) in before.get(worker, {"means": {}})["means"].items():
-                total, count = report["means"].get(key, (0.0, 0.0))
-                report["means"][key] = [total + value, count + number]
+            if worker in before:
+                reading = Reading.from_data(report["reading"])
+                reading.follow(Reading.from_data(before[worker]["reading"]))
+                report["reading"] = reading.to_data()
         self._reports[name] = entry
 
     def _flush(self, process: str) -> None:

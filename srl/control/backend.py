@@ -48,9 +48,13 @@ class Backend(ABC):
 
 
 class InlineBackend(Backend):
-    """All workers in this process and thread, stepped by `poll`. It reports by number of updates, never by time."""
+    """All workers in this process and thread, stepped by `poll`. It reports by number of updates, never by time.
 
-    def __init__(self) -> None:
+    `raises`: errors of workers are raised as they are, not sent as messages.
+    """
+
+    def __init__(self, *, raises: bool = False) -> None:
+        self._raises = raises
         self.agent: ProcessAgent | None = None
         self._sent: list[Message] = []
         self._mark = 0.0
@@ -69,7 +73,7 @@ class InlineBackend(Backend):
         for _ in range(_SWEEPS):
             if self._sent or self.agent is None:
                 break
-            self._guarded(self._sweep)
+            self._guarded(self._reported_sweep)
         sent, self._sent[:] = list(self._sent), []
         return sent
 
@@ -77,14 +81,18 @@ class InlineBackend(Backend):
         if self.agent is not None:
             self.agent.close()
 
-    def _sweep(self) -> None:
-        agent = self.agent
-        assert agent is not None
-        done = agent.turn()
-        if done and self._progressed(agent):
-            agent.report()
-        elif not done:
-            agent.rest(0.1)
+    def sweep(self) -> int:
+        """Poll every worker once, and wait a moment if there was nothing to do; how much was done."""
+        assert self.agent is not None
+        done = self.agent.turn()
+        if not done:
+            self.agent.rest(0.1)
+        return done
+
+    def _reported_sweep(self) -> None:
+        assert self.agent is not None
+        if self.sweep() and self._progressed(self.agent):
+            self.agent.report()
 
     def _progressed(self, agent: ProcessAgent) -> bool:
         """Whether it is time for a report: an update was made, or the task is finished."""
@@ -102,6 +110,8 @@ class InlineBackend(Backend):
         try:
             action()
         except (Exception, SystemExit) as error:  # an env that calls sys.exit has failed like one that raises
+            if self._raises:
+                raise
             agent.failed(error)
             self._exit(error.exit_code if isinstance(error, SrlError) else 3)
             agent.close()

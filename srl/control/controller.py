@@ -5,29 +5,25 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from srl.control.backend import Backend, InlineBackend
 from srl.control.ending import Ending, reached
 from srl.control.failures import STALL, Death, Decision, Failures
-from srl.control.lifecycle import bound_ends
 from srl.control.members import Member, Members
 from srl.control.processes import ProcessBackend
 from srl.control.runlog import RunLog
 from srl.control.signals import catch_signals
 from srl.core.errors import CannotWrite, SrlError
-from srl.core.load import dump
 from srl.core.registry import import_paths
-from srl.core.types import Counts
 from srl.graph.spec import Graph
 from srl.observe.console import Console
 from srl.observe.result import Failure, Kind, RunResult
 from srl.observe.totals import Totals
 from srl.plan.specs import Derived
 from srl.store.run_folder import RunFolder
-from srl.workers.messages import Message, peers_to_data, seat_to_data
+from srl.workers.messages import Message
 
 DRAIN = 10.0
 """Seconds for a drain."""
@@ -110,6 +106,14 @@ class Controller:
                 restore()
         return result
 
+    def open(self) -> None:
+        """Only start the run, until all workers are ready to be polled: what a session needs."""
+        self._backend = self._open_backend()
+        self._start()
+        while not all(phase == "running" for phase in self._members.phases.values()):
+            self._receive(_TICK)
+            self._advance()
+
     def stop(self) -> None:
         """End the run, from any thread: the first call drains and saves, the second stops at once."""
         self._interrupt("done", "stopped")
@@ -122,11 +126,11 @@ class Controller:
             self._spawn(member)
 
     def _spawn(self, member: Member) -> None:
-        owner = member.plan.owner
+        owner = member.owner
         self._send(
             member,
             "start",
-            threads=member.plan.threads,
+            threads=max(self.graph.node(worker.node).threads for worker in member.workers),
             plugins=list(self.graph.plugins),
             path=import_paths(),
             log=str(self._folder.log(owner.node, owner.index)) if self._folder else None,
@@ -134,14 +138,14 @@ class Controller:
         self._send(
             member,
             "assign",
-            graph=dump(self.graph),
-            derived=self._derived.to_data(),
-            seats=[seat_to_data(seat) for seat in member.plan.seats],
+            graph=self.graph,
+            derived=self._derived,
+            workers=member.workers,
             network=self._backend.network,
             folder=str(self._folder.path) if self._folder else None,
             resume=str(self._resume) if self._resume else None,
         )
-        member.phase, member.ends, member.failure = "starting", [], None
+        member.phase, member.ends, member.failure = "starting", (), None
 
     def _advance(self) -> None:
         """When all are bound, attach and build the new ones; when all are ready, let them run."""
@@ -159,7 +163,7 @@ class Controller:
     def _attach(self, new: list[Member]) -> None:
         vias = {name: spec.via for name, spec in self._derived.streams.items()}
         for name, peers in self._members.new_connections(new, vias).items():
-            self._send(self._members[name], "peers", peers=peers_to_data(peers))
+            self._send(self._members[name], "peers", peers=peers)
         for member in new:
             self._send(member, "make")
             member.phase = "made"
@@ -172,11 +176,11 @@ class Controller:
 
     def _on_bound(self, message: Message) -> None:
         member = self._members[message["process"]]
-        member.ends = bound_ends(self.graph, member.plan, message["ends"])
+        member.ends = message["ends"]
         for end in member.ends:
             self.totals.bound(end.name, end.port, end.side, end.slots)
         member.phase = "bound"
-        self.log.event("bound", process=member.plan.name, pid=message["pid"])
+        self.log.event("bound", process=member.name, pid=message["pid"])
 
     def _on_ready(self, message: Message) -> None:
         self._members[message["process"]].phase = "ready"
@@ -187,8 +191,8 @@ class Controller:
         self.log.report()
 
     def _on_detached(self, message: Message) -> None:
-        for name, numbers in message["ends"].items():
-            self.totals.late_counts(message["process"], name, Counts(*numbers))
+        for name, counts in message["ends"].items():
+            self.totals.late_counts(message["process"], name, counts)
 
     def _on_drained(self, message: Message) -> None:
         self._members[message["process"]].phase = "drained"
@@ -204,9 +208,9 @@ class Controller:
         member = self._members[message["process"]]
         was, member.phase = member.phase, "gone"
         counted = message["code"] == 0 or (member.failure is not None and member.failure["counted"])
-        death = Death(member.plan, message, member.failure, self.totals.rss(member.plan.name))
+        death = Death(member, message, member.failure, self.totals.rss(member.name))
         witnesses = {} if counted else self._members.observers(member)
-        self.totals.forget(member.plan.name, member.workers, [end.name for end in member.ends], witnesses)
+        self.totals.forget(member.name, [one.name for one in member.workers], [end.name for end in member.ends], witnesses)
         if self._ending is not None:
             self._detach(member)
             if message["code"] != 0:
@@ -240,10 +244,8 @@ class Controller:
 
     def _restart(self, member: Member, failure: Failure) -> None:
         """Start a new incarnation of a process."""
-        member.incarnation += 1
-        self.log.restarted(member.incarnation)
-        seats = tuple(replace(seat, incarnation=member.incarnation) for seat in member.plan.seats)
-        member.plan = replace(member.plan, seats=seats)
+        member.renew()
+        self.log.restarted(member.owner.incarnation)
         self.log.say(f"{failure.worker} {failure.how}: restarting it ({failure.cause})")
         self._spawn(member)
 
@@ -282,13 +284,13 @@ class Controller:
         """Stop all processes; the backend kills the ones that do not end."""
         assert self._ending is not None
         save, stalled = not self._hurry, self._ending.kind == "stalled"
-        patience = {member.plan.name: self._patience(member) for member in self._members.alive()}
+        patience = {member.name: self._patience(member) for member in self._members.alive()}
         for member in self._members.alive():
             if stalled:
                 self._send(member, "stacks")
             self._send(member, "stop", save=save and member.phase in ("running", "drained"))
         self._wait(
-            lambda waited: [one for one in self._members.alive() if waited < (HURRY if self._hurry else patience[one.plan.name])],
+            lambda waited: [one for one in self._members.alive() if waited < (HURRY if self._hurry else patience[one.name])],
             "to save and end",
         )
 
@@ -307,20 +309,20 @@ class Controller:
         while late := whom(waited := time.monotonic() - begun):
             if waited > QUIET and not told:
                 told = True
-                self.log.say(f"waiting for {', '.join(member.plan.name for member in late)} {what}")
+                self.log.say(f"waiting for {', '.join(member.name for member in late)} {what}")
             self._receive(_TICK)
 
     def _count_killed(self) -> None:
         """Account for the processes that had to be killed: their last counts are lost."""
         late = self._members.alive()
         if self._ending is not None and self._ending.drain and not self._hurry and late:
-            self.log.say(f"did not end, killed: {', '.join(member.plan.name for member in late)}")
+            self.log.say(f"did not end, killed: {', '.join(member.name for member in late)}")
         for member in late:
             ends = [end.name for end in member.ends]
-            self.totals.forget(member.plan.name, member.workers, ends, self._members.observers(member))
+            self.totals.forget(member.name, [one.name for one in member.workers], ends, self._members.observers(member))
 
     def _send(self, member: Member, kind: str, **fields: Any) -> None:
-        self._backend.send({"type": kind, "process": member.plan.name, **fields})
+        self._backend.send({"type": kind, "process": member.name, **fields})
 
     def _interrupt(self, kind: Kind, text: str) -> None:
         """The first time drain and save, the second time stop at once."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srl.control.ending import Ending
-from srl.control.lifecycle import ProcessPlan
+from srl.control.members import Member
 from srl.core.errors import SrlError
 from srl.graph.spec import Graph
 from srl.observe.result import Failure, Kind, RunResult
@@ -29,7 +29,7 @@ _HOUR = 3600.0
 class Death:
     """What is known of a process that ended too early."""
 
-    plan: ProcessPlan
+    member: Member
     exit: Message
     """Its `exit` message."""
     said: Message | None = None
@@ -77,7 +77,7 @@ class Failures:
         obstacle = self._obstacle(death)
         failure = self._failure(death, obstacle)
         if not obstacle:
-            self._count_restart(death.plan)
+            self._count_restart(death.member)
             return Decision(failure, None)
         self._fatal.append(failure)
         error = death.error
@@ -116,10 +116,10 @@ class Failures:
         return RunResult(kind=ending.kind, headline=ending.text, failures=failures, error=ending.error, waits=waits)
 
     def _failure(self, death: Death, obstacle: str) -> Failure:
-        said, exit, owner = death.said, death.exit, death.plan.owner
+        said, exit, owner = death.said, death.exit, death.member.owner
         node, error = self._graph.node(owner.node), death.error
         return Failure(
-            worker=said["worker"] if said else death.plan.name,
+            worker=said["worker"] if said else death.member.name,
             at=self._totals.elapsed,
             exit_code=None if said else exit["code"],
             error=(error.format() if error else said["trace"]) if said else "",
@@ -139,7 +139,7 @@ class Failures:
         if death.error is not None and death.error.exit_code == 2:
             return "something to change"
         now = self._clock()
-        for name in _nodes(death.plan):
+        for name in _nodes(death.member):
             node = self._graph.node(name)
             times = self._restarts.setdefault(name, deque())
             while times and now - times[0] > _HOUR:
@@ -150,14 +150,14 @@ class Failures:
                 return f"{name}.on_failure=restart, but {name}.restarts={node.restarts} an hour are used up"
         return ""
 
-    def _count_restart(self, plan: ProcessPlan) -> None:
+    def _count_restart(self, member: Member) -> None:
         now = self._clock()
-        for name in _nodes(plan):
+        for name in _nodes(member):
             self._restarts.setdefault(name, deque()).append(now)
             self._totals.restarts[name] += 1
         self._mark = None
 
 
-def _nodes(plan: ProcessPlan) -> Collection[str]:
+def _nodes(member: Member) -> Collection[str]:
     """The nodes whose workers live in a process, its owner's first."""
-    return dict.fromkeys(seat.node for seat in (plan.owner, *plan.seats))
+    return dict.fromkeys(worker.node for worker in (member.owner, *member.workers))

@@ -1,45 +1,57 @@
-"""The processes of a run as the controller knows them: the phase of each, and which ends are connected."""
+"""The processes of a run as the controller knows them: the phase of each, and which ends of streams are connected."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from srl.control.lifecycle import OPPOSITE, BoundEnd, ProcessPlan, attachments, peers_of, plan_processes
+from srl.core.types import BoundEnd, WorkerId
+from srl.graph.placement import workers_by_process
 from srl.graph.spec import Graph
-from srl.workers.loop import Peer
-from srl.workers.messages import Message
+from srl.workers.messages import Message, Peers
 
 Phase = Literal["starting", "bound", "made", "ready", "running", "drained", "gone"]
+
+_OPPOSITE = {
+    "producer": "consumer", "consumer": "producer",
+    "client": "server", "server": "client",
+    "publisher": "subscriber", "subscriber": "publisher",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
 class Member:
     """One process."""
 
-    plan: ProcessPlan
+    name: str
+    """That of its first worker, or of the one that the others are placed inside of."""
+    workers: tuple[WorkerId, ...]
     phase: Phase = "starting"
-    incarnation: int = 0
-    ends: list[BoundEnd] = field(default_factory=list)
+    ends: tuple[BoundEnd, ...] = ()
     failure: Message | None = None
     """The `failed` message that came before its exit."""
 
     @property
-    def workers(self) -> list[str]:
-        return [seat.name for seat in self.plan.seats]
+    def owner(self) -> WorkerId:
+        """The worker that it is named after."""
+        return next(worker for worker in self.workers if worker.name == self.name)
 
     @property
     def learns(self) -> bool:
         """Whether it takes samples or gives out parameters: then it may have something to save."""
         return any(end.side in ("consumer", "publisher") for end in self.ends)
 
+    def renew(self) -> None:
+        """Make its workers those of the next incarnation."""
+        self.workers = tuple(replace(worker, incarnation=worker.incarnation + 1) for worker in self.workers)
+
 
 class Members(dict[str, Member]):
-    """All of them by name, in the order of the graph."""
+    """All processes by name, in the order of the graph."""
 
-    def __init__(self, graph: Graph, incarnation: int) -> None:
-        super().__init__({plan.name: Member(plan, incarnation=incarnation) for plan in plan_processes(graph, incarnation)})
+    def __init__(self, graph: Graph, incarnation: int = 0) -> None:
+        super().__init__({name: Member(name, workers) for name, workers in workers_by_process(graph, incarnation).items()})
         self._graph = graph
 
     @property
@@ -54,17 +66,32 @@ class Members(dict[str, Member]):
         """The processes that have not ended."""
         return [member for member in self.values() if member.phase != "gone"]
 
-    def new_connections(self, new: Collection[Member], vias: Mapping[str, str]) -> dict[str, dict[str, dict[str, list[Peer]]]]:
-        """Process -> the peers to attach: the new ends to all others, and all others to the new ones."""
-        fresh = {member.plan.name for member in new}
-        pairs = peers_of(self._graph, [end for member in self.values() for end in member.ends], vias)
-        due = {name: [(end, peer) for end, peer in own if fresh & {name, peer.process}] for name, own in pairs.items()}
-        return {name: attachments(own) for name, own in due.items() if own}
+    def new_connections(self, new: Collection[Member], vias: Mapping[str, str]) -> dict[str, Peers]:
+        """Process -> what it attaches: the new ends to all others, and all others to the new ones."""
+        found: dict[str, Peers] = {}
+        for own, end, other, peer in self._pairs(vias):
+            if own in new or other in new:
+                found.setdefault(own.name, {}).setdefault(end.worker, {}).setdefault(end.port, []).append(peer)
+        return found
 
     def observers(self, dead: Member) -> dict[str, set[str]]:
         """Each end of a process that died without its last counts -> the processes that know a part of them."""
-        others = [end for other in self.values() if other is not dead for end in other.ends]
+        others = [(other.name, end) for other in self.values() if other is not dead for end in other.ends]
         return {
-            own.name: {end.process for end in others if end.stream == own.stream and end.side == OPPOSITE[own.side]}
+            own.name: {name for name, end in others if end.stream == own.stream and end.side == _OPPOSITE[own.side]}
             for own in dead.ends
         }
+
+    def _pairs(self, vias: Mapping[str, str]) -> Iterator[tuple[Member, BoundEnd, Member, BoundEnd]]:
+        """Every process and end, with every process and end that it is connected to."""
+        sides: dict[tuple[str, str], list[tuple[Member, BoundEnd]]] = {}
+        for member in self.values():
+            for end in member.ends:
+                sides.setdefault((end.stream, end.side), []).append((member, end))
+        for (stream, side), found in sides.items():
+            if self._graph.stream(stream).route == "nobody":
+                continue
+            for own, end in found:
+                for other, peer in sides.get((stream, _OPPOSITE[side]), ()):
+                    if own is other or vias[stream] != "inproc":
+                        yield own, end, other, peer

@@ -155,6 +155,14 @@ class Reading:
                 del self.metrics[name]
         return sent
 
+    def follow(self, earlier: Reading) -> None:
+        """Take over what is sent only once from an earlier reading that was not passed on."""
+        for name, metric in earlier.metrics.items():
+            if metric.rule in _FLOW and name not in self.metrics:
+                self.metrics[name] = replace(metric)
+            elif metric.rule in _FLOW and metric.rule != "point":
+                self.metrics[name].merge(metric)
+
     def to_data(self) -> dict[str, list[Any]]:
         """The form of a message."""
         return {name: metric.to_data() for name, metric in self.metrics.items()}

@@ -78,6 +78,25 @@ FOREIGN = ("hostile", "stranger", "handshake")
 connections that broke before their handshake was over."""
 
 
+@dataclass(frozen=True, slots=True)
+class BoundEnd:
+    """One end of a stream, and where its peers reach it."""
+
+    stream: str
+    worker: str
+    """`actor/0`"""
+    port: str
+    side: str
+    address: Mapping[str, Any]
+    slots: int = 0
+    """Of a sample producer: how many slabs it has."""
+
+    @property
+    def name(self) -> str:
+        """`samples.main:actor/0`"""
+        return f"{self.stream}:{self.worker}"
+
+
 @dataclass(slots=True)
 class Counts:
     """What an end has seen: `put` = `taken` + in flight + the sum of `dropped` without FOREIGN, added up over both ends."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from srl.core.errors import UserError
 from srl.core.registry import REGISTRIES
+from srl.core.types import WorkerId
 from srl.graph.spec import Graph, Node, Stream
 
 
@@ -23,9 +24,22 @@ def owner(graph: Graph, node: Node, index: int) -> tuple[str, int]:
         if node.inside in seen:
             raise UserError(f"nodes are placed inside each other: {' in '.join([*seen, node.inside])}", code="E10")
         node = graph.node(node.inside)
-        index = index if node.count > 1 else 0
+        index = index if 1 < node.count > index else 0
         seen.append(node.name)
     return node.name, index
+
+
+def workers_by_process(graph: Graph, incarnation: int = 0) -> dict[str, tuple[WorkerId, ...]]:
+    """Process -> its workers in graph order. A process is named after the worker that the others are inside of.
+
+    Inline there is one process, named after the first worker.
+    """
+    found: dict[str, list[WorkerId]] = {}
+    for node in graph.nodes:
+        for index in range(node.count):
+            home, number = owner(graph, node, index) if graph.mode != "inline" else (graph.nodes[0].name, 0)
+            found.setdefault(f"{home}/{number}", []).append(WorkerId(node.name, index, incarnation))
+    return {name: tuple(workers) for name, workers in found.items()}
 
 
 def members(graph: Graph, stream: str) -> Iterator[tuple[Node, str, str]]:
@@ -37,7 +51,7 @@ def members(graph: Graph, stream: str) -> Iterator[tuple[Node, str, str]]:
                 yield node, port, known[port.partition(":")[0]].side
 
 
-def processes(graph: Graph, stream: str) -> set[frozenset[tuple[str, int]]]:
+def _processes_by_side(graph: Graph, stream: str) -> set[frozenset[tuple[str, int]]]:
     """For each answering side (consumer, server, subscriber) and asking side: the processes its workers live in."""
     sides: dict[str, set[tuple[str, int]]] = {}
     for node, _, side in members(graph, stream):
@@ -55,7 +69,7 @@ def via_of(graph: Graph, stream: Stream) -> str:
         return "inproc"
     if stream.via != "auto":
         return stream.via
-    sides = processes(graph, stream.name)
+    sides = _processes_by_side(graph, stream.name)
     together = len(sides) == 1
     if stream.kind != "infer":
         together = together and len(next(iter(sides))) == 1

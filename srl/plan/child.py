@@ -35,7 +35,7 @@ def derived_specs(graph: Graph) -> Derived:
     if (file := cache_file(graph)) is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         aside = file.with_suffix(f".{os.getpid()}")
-        aside.write_bytes(msgpack.packb(derived.to_data()))
+        aside.write_bytes(msgpack.packb(derived.to_plain()))
         aside.replace(file)
     return derived
 
@@ -72,7 +72,7 @@ def derive_in_child(graph: Graph) -> Derived:
         error = SrlError.from_data(answer["error"])
         error.add_note(answer["trace"])  # seen with --trace only
         raise error
-    return Derived.from_data(answer)
+    return Derived.from_plain(answer)
 
 
 def _names(graph: Graph) -> list[tuple[str, str]]:
@@ -95,7 +95,7 @@ def _cached(graph: Graph) -> Derived | None:
     if file is None:
         return None
     try:
-        return with_streams(graph, Derived.from_data(msgpack.unpackb(file.read_bytes())))
+        return with_streams(graph, Derived.from_plain(msgpack.unpackb(file.read_bytes())))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -122,7 +122,7 @@ def _main() -> None:
     asked = msgpack.unpackb(sys.stdin.buffer.read())
     sys.path[:] = asked["path"]
     try:
-        answer = derive(load(Graph, asked["graph"])).to_data()
+        answer = derive(load(Graph, asked["graph"])).to_plain()
     except SrlError as error:
         answer = {"error": error.to_data(), "trace": traceback.format_exc()}
     wire.write(msgpack.packb(answer))

@@ -100,14 +100,14 @@ class Derived:
         """The policies that `agents` names; past opponents only stand in for them."""
         return {name: info for name, info in self.policies.items() if info.source is None}
 
-    def to_data(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """Plain data for msgpack."""
         data: dict[str, Any] = to_plain(self)
         return data
 
     @staticmethod
-    def from_data(data: Mapping[str, Any]) -> Derived:
-        """The inverse of `to_data`."""
+    def from_plain(data: Mapping[str, Any]) -> Derived:
+        """The inverse of `to_plain`."""
         derived = from_plain(data, _CLASSES)
         if not isinstance(derived, Derived):
             raise ValueError("not the specs of a run")

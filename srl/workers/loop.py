@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from srl.core.errors import RunError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.core.tree import Tree, build
-from srl.core.types import Counts, WorkerId
+from srl.core.types import BoundEnd, Counts, WorkerId
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
 from srl.streams.base import End, Side
@@ -27,14 +26,6 @@ from srl.streams.wakeup import Wakeup
 from srl.workers.base import Context, Worker
 from srl.workers.reports import WorkerReport
 from srl.workers.resumable import Resumable
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """The other end of a stream, for one of our ends."""
-
-    name: str
-    address: Mapping[str, Any]
 
 
 class WorkerLoop:
@@ -76,21 +67,22 @@ class WorkerLoop:
 
     # bind, attach, make -------------------------------------------------------------------------------------------
 
-    def bound(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Worker -> port -> side of its stream, address and slots (sample producers): what travels in `bound`."""
-        return {
-            worker_id.name: {
-                port: {
-                    "side": self._side(worker_id, port),
-                    "address": dict(end.address()),
-                    "slots": int(getattr(end, "slots", 0)),
-                }
-                for port, end in self._ends[worker_id.name].items()
-            }
+    def bound(self) -> tuple[BoundEnd, ...]:
+        """All ends of this process, for the peers to attach."""
+        return tuple(
+            BoundEnd(
+                stream=self._graph.node(worker_id.node).ports[port],
+                worker=worker_id.name,
+                port=port,
+                side=self._side(worker_id, port),
+                address=dict(end.address()),
+                slots=int(getattr(end, "slots", 0)),
+            )
             for worker_id in self._ids
-        }
+            for port, end in self._ends[worker_id.name].items()
+        )
 
-    def attach(self, peers: Mapping[str, Mapping[str, Sequence[Peer]]]) -> None:
+    def attach(self, peers: Mapping[str, Mapping[str, Sequence[BoundEnd]]]) -> None:
         """Worker -> port -> peers."""
         for worker, ports in peers.items():
             self.at_fault = worker

@@ -18,61 +18,68 @@ from typing import Any, TypeAlias
 import msgpack
 
 from srl.core.errors import HostileFrame
-from srl.core.types import WorkerId
-from srl.workers.loop import Peer
+from srl.core.load import dump, load
+from srl.core.types import BoundEnd, Counts, WorkerId
+from srl.graph.spec import Graph
+from srl.plan.specs import Derived
 
 Message: TypeAlias = dict[str, Any]
+"""Its type, and the fields of `_SCHEMA`: in a process as they are, between processes as plain data."""
+
+Peers: TypeAlias = dict[str, dict[str, list[BoundEnd]]]
+"""Worker -> port -> the ends to attach there."""
 
 LIMIT = 1 << 20
 """Bytes of one message."""
 
 _ENVELOPE = {"type", "seq", "ack"}
 
-_SCHEMA: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
+_SCHEMA: Mapping[str, Mapping[str, Any]] = {
     "hello": {
         "run": str,
         "host": int,
         "incarnation": int,
         "cores": int,
         "memory": int,
-        "versions": dict,
+        "versions": Mapping[str, str],
         "taken": int,
-        "processes": dict,
+        "processes": Mapping[str, Any],
     },
     "welcome": {"taken": int},
-    "start": {"process": str, "threads": int, "plugins": list, "path": list, "log": (str, type(None))},
+    "start": {"process": str, "threads": int, "plugins": list[str], "path": list[str], "log": str | None},
     "kill": {"process": str},
     "stacks": {"process": str},
     "assign": {
         "process": str,
-        "graph": dict,
-        "derived": dict,
-        "seats": list,
-        "network": dict,
-        "folder": (str, type(None)),
-        "resume": (str, type(None)),
+        "graph": Graph,
+        "derived": Derived,
+        "workers": tuple[WorkerId, ...],
+        "network": Mapping[str, Any],
+        "folder": str | None,
+        "resume": str | None,
     },
-    "bound": {"process": str, "pid": int, "ends": dict},
-    "peers": {"process": str, "peers": dict},
-    "detach": {"process": str, "gone": list, "reason": str},
-    "detached": {"process": str, "ends": dict},
+    "bound": {"process": str, "pid": int, "ends": tuple[BoundEnd, ...]},
+    "peers": {"process": str, "peers": Peers},
+    "detach": {"process": str, "gone": list[str], "reason": str},
+    "detached": {"process": str, "ends": Mapping[str, Counts]},
     "make": {"process": str},
     "ready": {"process": str},
     "go": {"process": str},
-    "report": {"processes": dict},
+    "report": {"processes": Mapping[str, Any]},
     "drain": {"process": str, "last": bool},
     "drained": {"process": str},
     "stop": {"process": str, "save": bool},
     "bye": {"process": str},
-    "failed": {"process": str, "worker": str, "error": (dict, type(None)), "trace": str, "counted": bool},
-    "exit": {"process": str, "code": int, "log": list, "rss": int, "free": (int, type(None)), "out_of_memory": bool},
+    "failed": {"process": str, "worker": str, "error": Mapping[str, Any] | None, "trace": str, "counted": bool},
+    "exit": {"process": str, "code": int, "log": list[str], "rss": int, "free": int | None, "out_of_memory": bool},
     "lost": {"process": str, "reason": str},
 }
 
 
 def pack(message: Message) -> bytes:
-    """The bytes of a message; one that breaks the schema is our own bug."""
-    data: bytes = msgpack.packb(checked(message))
+    """The bytes of a message."""
+    _check_fields(message)
+    data: bytes = msgpack.packb(message, default=_plain)
     if len(data) > LIMIT:
         raise ValueError(f"control message '{message['type']}' has {len(data):,} bytes; expected at most {LIMIT:,}")
     return data
@@ -86,11 +93,15 @@ def unpack(data: bytes | memoryview) -> Message:
         message = msgpack.unpackb(data, strict_map_key=True)
     except Exception as problem:  # msgpack raises ValueError, its own and plain UnicodeDecodeError
         raise HostileFrame("control message that is no msgpack", ("cause", f"{type(problem).__name__}: {problem}")) from problem
-    return checked(message)
+    fields = _check_fields(message)
+    try:
+        return {**message, **{name: load(kind, message[name], path=name) for name, kind in fields.items()}}
+    except Exception as problem:
+        raise HostileFrame(f"control message '{message['type']}': {problem}") from problem
 
 
-def checked(message: Any) -> Message:
-    """The same message if it is of the schema."""
+def _check_fields(message: Any) -> Mapping[str, Any]:
+    """The schema of a message that has the right fields."""
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise HostileFrame("control message that is no map with a type")
     fields = _SCHEMA.get(message["type"])
@@ -100,34 +111,9 @@ def checked(message: Any) -> Message:
         raise HostileFrame(f"control message '{message['type']}' with other fields", ("expected", ", ".join(fields) or "none"))
     if not all(isinstance(message.get(name, 0), int) for name in ("seq", "ack")):
         raise HostileFrame(f"control message '{message['type']}' without a proper number")
-    for name, kind in fields.items():
-        if not isinstance(message[name], kind):
-            raise HostileFrame(f"control message '{message['type']}': field '{name}' is a {type(message[name]).__name__}")
-    return message
+    return fields
 
 
-# what travels inside them ---------------------------------------------------------------------------------------------
-
-
-def seat_to_data(seat: WorkerId) -> list[Any]:
-    return [seat.node, seat.index, seat.incarnation]
-
-
-def seat_from_data(data: Any) -> WorkerId:
-    node, index, incarnation = data
-    return WorkerId(str(node), int(index), int(incarnation))
-
-
-def peers_to_data(peers: Mapping[str, Mapping[str, list[Peer]]]) -> dict[str, Any]:
-    """Worker -> port -> peers."""
-    return {
-        worker: {port: [[peer.name, dict(peer.address)] for peer in others] for port, others in ports.items()}
-        for worker, ports in peers.items()
-    }
-
-
-def peers_from_data(data: Mapping[str, Any]) -> dict[str, dict[str, list[Peer]]]:
-    return {
-        worker: {port: [Peer(name, address) for name, address in others] for port, others in ports.items()}
-        for worker, ports in data.items()
-    }
+def _plain(value: Any) -> Any:
+    """Dataclasses, and numpy's numbers."""
+    return value.item() if hasattr(value, "item") else dump(value)

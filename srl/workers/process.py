@@ -23,15 +23,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from srl.core.errors import SrlError
-from srl.core.load import load
 from srl.core.registry import load_plugins
-from srl.graph.spec import Graph
-from srl.plan.specs import Derived
 from srl.streams.transport import Network
 from srl.workers.channel import Channel
 from srl.workers.loop import WorkerLoop
-from srl.workers.messages import Message, peers_from_data, seat_from_data
-from srl.workers.reports import counts_to_data, report_to_data
+from srl.workers.messages import Message
+from srl.workers.reports import report_to_data
 
 Phase = Literal["empty", "open", "running", "draining", "closed"]
 
@@ -144,9 +141,9 @@ class ProcessAgent:
 
     def _assign(self, message: Message) -> None:
         self.loop = WorkerLoop(
-            load(Graph, message["graph"]),
-            Derived.from_data(message["derived"]),
-            [seat_from_data(seat) for seat in message["seats"]],
+            message["graph"],
+            message["derived"],
+            message["workers"],
             folder=Path(message["folder"]) if message["folder"] else None,
             resume=Path(message["resume"]) if message["resume"] else None,
             inline=self._inline,
@@ -159,13 +156,12 @@ class ProcessAgent:
 
     def _peers(self, message: Message) -> None:
         assert self.loop is not None
-        self.loop.attach(peers_from_data(message["peers"]))
+        self.loop.attach(message["peers"])
 
     def _detach(self, message: Message) -> None:
         assert self.loop is not None
         known = self.loop.detach(message["gone"], message["reason"])
-        ends = {name: counts_to_data(counts) for name, counts in known.items()}
-        self._send({"type": "detached", "process": self.process, "ends": ends})
+        self._send({"type": "detached", "process": self.process, "ends": known})
 
     def _make(self, message: Message) -> None:
         assert self.loop is not None

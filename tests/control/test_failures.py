@@ -10,7 +10,7 @@ from rig import graph, with_node
 
 from srl.control.ending import Ending
 from srl.control.failures import Death, Decision, Failures
-from srl.control.lifecycle import plan_processes
+from srl.control.members import Members
 from srl.core.errors import UserError
 from srl.observe.totals import Totals
 from srl.store.run_folder import RunFolder
@@ -21,135 +21,135 @@ KILLED = {
 }  # fmt: skip
 
 
-class Court:
-    """A judge of one graph, a clock that stands still, and deaths to judge."""
+class Deaths:
+    """The failure policy of one graph, a clock that stands still, and deaths to decide on."""
 
     def __init__(self, work: Any, folder: RunFolder | None = None) -> None:
         self.now = 1000.0
         self.totals = Totals(work)
-        self.judge = Failures(work, self.totals, folder, stall=60.0, clock=lambda: self.now)
-        self.plans = {plan.name: plan for plan in plan_processes(work)}
+        self.failures = Failures(work, self.totals, folder, stall=60.0, clock=lambda: self.now)
+        self.members = Members(work)
 
     def death(self, process: str = "counter/0", error: Exception | None = None, worker: str = "", **more: Any) -> Death:
         said = None
         if error is not None:
             data = error.to_data() if isinstance(error, UserError) else None
             said = {"worker": worker or process, "error": data, "trace": f"Traceback:\nValueError: {error}", "counted": True}
-        return Death(self.plans[process], {**KILLED, "process": process}, said, **more)
+        return Death(self.members[process], {**KILLED, "process": process}, said, **more)
 
     def after(self, seconds: int, phases: dict[str, str]) -> Ending | None:
         """Look once a second: what is said at the end of so many."""
         ending = None
         for _ in range(max(seconds, 1)):
             self.now += min(seconds, 1)
-            ending = self.judge.silent(phases)
+            ending = self.failures.silent(phases)
         return ending
 
     def dies(self, *args: Any, **more: Any) -> Decision:
-        return self.judge.died(self.death(*args, **more))
+        return self.failures.died(self.death(*args, **more))
 
 
 def test_a_death_ends_a_run_that_says_stop_and_is_told_with_its_log(tmp_path: Path) -> None:
-    court = Court(graph(), RunFolder.create(tmp_path, "rig", 1))
-    judged = court.dies(rss=3_100_000_000)
-    assert judged.ending == Ending("worker failure", "died (signal 9)", drain=False)
-    failure = judged.failure
+    deaths = Deaths(graph(), RunFolder.create(tmp_path, "rig", 1))
+    decision = deaths.dies(rss=3_100_000_000)
+    assert decision.ending == Ending("worker failure", "died (signal 9)", drain=False)
+    failure = decision.failure
     assert (failure.worker, failure.exit_code, failure.tail) == ("counter/0", -9, ("last words",))
     assert failure.policy == "counter.on_failure=stop -> stopping" and failure.log.endswith("counter-0.log")
     assert failure.cause == "kernel OOM killer (rss 3.1 GB; host free 3.2 GB)"  # its last report says what it held
-    assert court.judge.result(judged.ending).failures == (failure,)
+    assert deaths.failures.result(decision.ending).failures == (failure,)
 
 
 def test_the_worker_that_raised_is_blamed_not_the_owner_of_its_process() -> None:
-    court = Court(graph(inside=True))
-    failure = court.dies("adder/0", ValueError("lost count"), worker="counter/0").failure
+    deaths = Deaths(graph(inside=True))
+    failure = deaths.dies("adder/0", ValueError("lost count"), worker="counter/0").failure
     assert failure.worker == "counter/0" and failure.exit_code is None
     assert failure.how == "raised ValueError" and failure.cause == "ValueError: lost count"
 
 
 def test_restarts_are_granted_up_to_their_limit_in_any_hour() -> None:
-    court = Court(graph(on_failure="restart", restarts=2))
+    deaths = Deaths(graph(on_failure="restart", restarts=2))
     for _ in range(2):
-        judged = court.dies()
-        assert judged.ending is None and judged.failure.policy == "counter.on_failure=restart -> restarting"
-        court.now += 1000
-    refused = court.dies()
+        decision = deaths.dies()
+        assert decision.ending is None and decision.failure.policy == "counter.on_failure=restart -> restarting"
+        deaths.now += 1000
+    refused = deaths.dies()
     assert refused.ending is not None and refused.ending.kind == "worker failure"
     assert refused.failure.policy == "counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping"
-    assert court.totals.restarts == {"counter": 2}
-    court.now += 1700  # the first is more than an hour ago
-    assert court.dies().ending is None
+    assert deaths.totals.restarts == {"counter": 2}
+    deaths.now += 1700  # the first is more than an hour ago
+    assert deaths.dies().ending is None
 
 
 def test_a_process_restarts_only_if_all_its_nodes_may_and_counts_for_all() -> None:
     work = graph(inside=True, on_failure="restart")
-    court = Court(work)
-    assert court.dies("adder/0").ending is None and court.totals.restarts == {"counter": 1, "adder": 1}
-    strict = Court(with_node(work, "counter", on_failure="stop"))
+    deaths = Deaths(work)
+    assert deaths.dies("adder/0").ending is None and deaths.totals.restarts == {"counter": 1, "adder": 1}
+    strict = Deaths(with_node(work, "counter", on_failure="stop"))
     assert strict.dies("adder/0").failure.policy == "counter.on_failure=stop -> stopping"
     assert not strict.totals.restarts
 
 
 def test_what_the_user_must_change_is_a_user_error_and_not_tried_again() -> None:
-    court = Court(graph(on_failure="restart"))
-    judged = court.dies(error=UserError("cannot count", ("try", "another")))
-    assert judged.ending is not None and judged.ending.kind == "user error" and judged.ending.error is not None
-    result = court.judge.result(judged.ending)
+    deaths = Deaths(graph(on_failure="restart"))
+    decision = deaths.dies(error=UserError("cannot count", ("try", "another")))
+    assert decision.ending is not None and decision.ending.kind == "user error" and decision.ending.error is not None
+    result = deaths.failures.result(decision.ending)
     assert result.exit_code == 2 and result.failures == () and "try: another" in result.format()
 
 
 def test_inline_there_is_nobody_to_start_again() -> None:
-    court = Court(graph(mode="inline", on_failure="restart"))
-    assert court.dies("counter/0").failure.policy == "mode=inline -> stopping"
+    deaths = Deaths(graph(mode="inline", on_failure="restart"))
+    assert deaths.dies("counter/0").failure.policy == "mode=inline -> stopping"
 
 
 @pytest.mark.parametrize("kind", ["done", "solved", "interrupted", "preempted"])
 def test_a_death_at_the_end_spoils_a_good_end(kind: Any) -> None:
-    court = Court(graph(on_failure="restart"))
-    judged = court.judge.died_at_the_end(court.death(), Ending(kind, "1,000 env steps"))
-    assert judged.ending == Ending("worker failure", "while the run came to its end: 1,000 env steps")
-    assert not court.totals.restarts and judged.failure.policy == "the run was ending -> stopping"
+    deaths = Deaths(graph(on_failure="restart"))
+    decision = deaths.failures.died_at_the_end(deaths.death(), Ending(kind, "1,000 env steps"))
+    assert decision.ending == Ending("worker failure", "while the run came to its end: 1,000 env steps")
+    assert not deaths.totals.restarts and decision.failure.policy == "the run was ending -> stopping"
 
 
 def test_a_death_after_a_failure_is_a_victim() -> None:
-    court = Court(graph(counters=2))
-    first = court.dies("counter/1")
+    deaths = Deaths(graph(counters=2))
+    first = deaths.dies("counter/1")
     assert first.ending is not None
-    victim = court.judge.died_at_the_end(court.death("counter/0"), first.ending)
+    victim = deaths.failures.died_at_the_end(deaths.death("counter/0"), first.ending)
     assert victim.ending is first.ending
-    assert "counter/0 failed after it" in court.judge.result(victim.ending).format()
+    assert "counter/0 failed after it" in deaths.failures.result(victim.ending).format()
 
 
 def test_silence_is_a_stall_and_names_who_is_late() -> None:
-    court = Court(graph())
+    deaths = Deaths(graph())
     phases = {"counter/0": "running", "adder/0": "made"}
-    assert court.after(0, phases) is None
-    assert court.after(60, phases) is None
-    ending = court.after(1, phases)
+    assert deaths.after(0, phases) is None
+    assert deaths.after(60, phases) is None
+    ending = deaths.after(1, phases)
     assert ending == Ending("stalled", "no progress for 60 seconds; not ready: adder/0", drain=False)
-    assert court.judge.result(ending).exit_code == 4
+    assert deaths.failures.result(ending).exit_code == 4
 
 
 def test_a_controller_that_was_stopped_itself_has_not_waited_meanwhile() -> None:
-    court = Court(graph())
+    deaths = Deaths(graph())
     phases = {"counter/0": "running", "adder/0": "running"}
-    assert court.after(30, phases) is None
-    court.now += 3600
-    assert court.judge.silent(phases) is None
-    assert court.after(20, phases) is None
-    assert court.after(20, phases) is not None
+    assert deaths.after(30, phases) is None
+    deaths.now += 3600
+    assert deaths.failures.silent(phases) is None
+    assert deaths.after(20, phases) is None
+    assert deaths.after(20, phases) is not None
 
 
 def test_a_phase_a_report_or_a_restart_breaks_the_silence() -> None:
-    court = Court(graph(on_failure="restart"))
+    deaths = Deaths(graph(on_failure="restart"))
     phases = {"counter/0": "running", "adder/0": "made"}
-    assert court.after(59, phases) is None
+    assert deaths.after(59, phases) is None
     phases["adder/0"] = "running"
-    assert court.after(59, phases) is None
-    court.dies()
-    assert court.after(59, phases) is None
+    assert deaths.after(59, phases) is None
+    deaths.dies()
+    assert deaths.after(59, phases) is None
     report = {"reading": {"env_steps": ["count", 5]}, "busy": 0.0, "waits": [], "finished": False, "counts": {}}
-    court.totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
-    assert court.after(59, phases) is None
-    ending = court.after(3, phases)
+    deaths.totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
+    assert deaths.after(59, phases) is None
+    ending = deaths.after(3, phases)
     assert ending is not None and ending.text == "no progress for 60 seconds; all workers live"

@@ -60,6 +60,6 @@ def test_specs_survive_the_cache():
     env = env_spec(Config())
     assert env.headline[0] == "seen" and set(env.headline) <= set(env.stats)
     derived = Derived(env=env, policies={})
-    assert Derived.from_data(msgpack.unpackb(msgpack.packb(derived.to_data()))) == derived
+    assert Derived.from_plain(msgpack.unpackb(msgpack.packb(derived.to_plain()))) == derived
     action = {"kind": Discrete(3), "where": Box((2,), (0.0, -np.inf), (1.0, np.inf)), "more": {"counts": MultiDiscrete((2, 3))}}
     assert from_plain(msgpack.unpackb(msgpack.packb(to_plain(action))), (Discrete, Box, MultiDiscrete)) == action

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srl.cluster.reliable import ReliableChannel
-from srl.control.lifecycle import BoundEnd, peers_of, plan_processes
+from srl.control.members import Members
 from srl.core.errors import HostileFrame
 from srl.core.readings import Reading
-from srl.core.types import Counts, Waiting
+from srl.core.types import BoundEnd, Counts, Waiting
+from srl.graph.placement import workers_by_process
 from srl.graph.spec import Node
 from srl.workers.channel import Channel
 from srl.workers.messages import LIMIT, pack, unpack
@@ -130,8 +131,8 @@ def node(name: str, count: int, inside: str | None = None) -> Node:
 def test_a_worker_inside_another_shares_its_process_in_graph_order() -> None:
     work = graph()
     nodes = (node("policy", 2, "actor"), node("actor", 2), node("viewer", 3, "trainer"), node("trainer", 1))
-    plans = {plan.name: [seat.name for seat in plan.seats] for plan in plan_processes(replace_nodes(work, nodes))}
-    assert plans == {
+    found = {name: [one.name for one in workers] for name, workers in workers_by_process(replace_nodes(work, nodes)).items()}
+    assert found == {
         "actor/0": ["policy/0", "actor/0"],
         "actor/1": ["policy/1", "actor/1"],
         "trainer/0": ["viewer/0", "viewer/1", "viewer/2", "trainer/0"],
@@ -141,7 +142,7 @@ def test_a_worker_inside_another_shares_its_process_in_graph_order() -> None:
 def test_nodes_inside_each_other_are_refused() -> None:
     nodes = (node("a", 1, "b"), node("b", 1, "a"))
     with raises("E10", match="a in b in a"):
-        plan_processes(replace_nodes(graph(), nodes))
+        workers_by_process(replace_nodes(graph(), nodes))
 
 
 def replace_nodes(work: Any, nodes: tuple[Node, ...]) -> Any:
@@ -161,14 +162,31 @@ def replace_nodes(work: Any, nodes: tuple[Node, ...]) -> Any:
 def test_peers_follow_route_and_place(route: str, via: str, pairs: set[tuple[int, int]]) -> None:
     from dataclasses import replace
 
-    work = graph()
-    work = replace(work, streams=(replace(work.streams[0], route=route),))
+    work = graph(counters=2)
+    work = replace_nodes(work, tuple(replace(node, count=4 if node.name == "counter" else 2) for node in work.nodes))
+    members = Members(replace(work, streams=(replace(work.streams[0], route=route),)))
+    for member in members.values():
+        side = "producer" if member.owner.node == "counter" else "consumer"
+        member.ends = (BoundEnd("numbers", member.name, "port", side, {}, 2),)
+    if via == "inproc":  # counter/0 with adder/0, counter/1 with adder/1
+        for index in range(2):
+            members[f"adder/{index}"].ends += members.pop(f"counter/{index}").ends
+    found = members.new_connections(list(members.values()), {"numbers": via})
+    both = {
+        (worker, peer.worker)
+        for peers in found.values()
+        for worker, ports in peers.items()
+        for own in ports.values()
+        for peer in own
+    }
+    assert both == {pair for i, j in pairs for pair in [(f"counter/{i}", f"adder/{j}"), (f"adder/{j}", f"counter/{i}")]}
 
-    def end(node: str, index: int, side: str) -> BoundEnd:
-        return BoundEnd(f"p/{index}", f"{node}/{index}", "port", "numbers", side, {}, 2, 0)
 
-    ends = [end("counter", i, "producer") for i in range(4)] + [end("adder", j, "consumer") for j in range(2)]
-    found = peers_of(work, ends, {"numbers": via})
-    both = [(own, peer) for own_pairs in found.values() for own, peer in own_pairs]
-    assert {(int(o.worker[-1]), int(p.worker[-1])) for o, p in both if o.side == "producer"} == pairs
-    assert {(int(p.worker[-1]), int(o.worker[-1])) for o, p in both if o.side == "consumer"} == pairs
+def test_dataclasses_travel_in_messages_as_they_are() -> None:
+    ends = (BoundEnd("numbers", "counter/0", "out", "producer", {"pipe": 3}, 2),)
+    message = {"type": "bound", "process": "counter/0", "pid": 7, "ends": ends}
+    assert unpack(pack(message)) == message
+    peers = {"adder/0": {"in": list(ends)}}
+    assert unpack(pack({"type": "peers", "process": "adder/0", "peers": peers}))["peers"] == peers
+    counts = {"numbers:counter/0": Counts(4, 3, 2, 100, {"stop": 1})}
+    assert unpack(pack({"type": "detached", "process": "adder/0", "ends": counts}))["ends"] == counts

@@ -6,12 +6,12 @@ import pytest
 
 import srl
 import srl.workers.trainer as trainer_room
-from srl.core.types import Stop, WorkerId
+from srl.core.types import BoundEnd, Stop, WorkerId
 from srl.plan.prepare import prepare
 from srl.streams.open import open_end
 from srl.streams.sample import SampleProducer
 from srl.streams.wakeup import Wakeup
-from srl.workers.loop import Peer, WorkerLoop
+from srl.workers.loop import WorkerLoop
 
 
 def test_a_credit_that_is_asked_for_during_an_update_is_given_before_its_end() -> None:
@@ -22,9 +22,10 @@ def test_a_credit_that_is_asked_for_during_an_update_is_given_before_its_end() -
     producer = open_end(stream, "producer", name="samples.main:actor/0", wakeup=wakeup, slots=2)
     assert isinstance(producer, SampleProducer)
     try:
-        [(port, end)] = [(port, end) for port, end in trainer.bound()["trainer/0"].items() if end["side"] == "consumer"]
-        trainer.attach({"trainer/0": {port: [Peer("samples.main:actor/0", producer.address())]}})
-        producer.attach("samples.main:trainer/0", end["address"])
+        [end] = [end for end in trainer.bound() if end.side == "consumer"]
+        peer = BoundEnd("samples.main", "actor/0", "samples", "producer", producer.address())
+        trainer.attach({"trainer/0": {end.port: [peer]}})
+        producer.attach(end.name, end.address)
         trainer.make()
         trainer.sweep()
         assert producer.alloc() is None  # it says `want`: on the trainer's wakeup, nothing more
@@ -34,7 +35,7 @@ def test_a_credit_that_is_asked_for_during_an_update_is_given_before_its_end() -
         assert slab is not None
         producer.put(slab)
         trainer.workers["trainer/0"].learner.task.between()  # type: ignore[attr-defined]
-        assert trainer.reports()["trainer/0"].counts[port].taken == 1  # and what arrives is taken in as well
+        assert trainer.reports()["trainer/0"].counts[end.port].taken == 1  # and what arrives is taken in as well
     finally:
         producer.close()
         trainer.close()
