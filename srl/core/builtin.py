@@ -19,6 +19,7 @@ BUILTIN: dict[str, dict[str, str]] = {
     },
     "algorithm": {
         "ppo": "srl.algorithms.ppo:PPO",
+        "impala": "srl.algorithms.impala:Impala",
     },
     "learner": {
         "single": "srl.learners.single:SingleLearner",
