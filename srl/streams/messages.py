@@ -7,11 +7,11 @@ the transports.
 from __future__ import annotations
 
 # sample streams                             slot       number     value                          record
-REQUEST = 1  #     producer -> consumer      -          -          1: no other consumer to ask    -
+REQUEST = 1  #     producer -> consumer      ledger row -          1: no other consumer to ask    -
 CANCEL = 2  #      producer -> consumer      -          -          -                              -
 WAIT = 3  #        consumer -> producer      -          -          -                              -
 CREDIT = 4  #      consumer -> producer      -          credit     min_version                    -
-PUT = 5  #         producer -> consumer      slot       credit     row of the ledger              the slab
+PUT = 5  #         producer -> consumer      slot       credit     -                              the slab
 FREE = 6  #        consumer -> producer      slot       -          -                              -
 RETURN = 7  #      producer -> consumer      -          credit     -                              -
 

@@ -133,7 +133,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         consumer.ledger[AT_PUT] += 1
         consumer.ledger[AT_BYTES] += size
         body = slot.read_only if self.transport.by != "memory" else None
-        consumer.wire.send(PUT, slab.slot, slab.credit, consumer.row, body)
+        consumer.wire.send(PUT, slab.slot, slab.credit, 0, body)
 
     def discard(self, slab: Slab, reason: str) -> None:
         """Give an unfinished slab back (drain, barrier): it counts as put and as dropped for `reason`."""
@@ -189,7 +189,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
 
     def _ask(self, consumer: _ConsumerPeer, *, alone: bool) -> None:
         consumer.requests += 1
-        consumer.wire.send(REQUEST, 0, 0, int(alone))
+        consumer.wire.send(REQUEST, consumer.row, 0, int(alone))
 
     def _ask_all(self) -> None:
         """Who is attached has changed: let every request stand at every consumer."""
@@ -311,7 +311,7 @@ class _ProducerPeer(Peer):
     words: memoryview | None
     """Its ledger, all rows, where its memory can be seen."""
     ledger: memoryview | None = None
-    """The row that is ours, known from the first slab on."""
+    """The row that is ours, known from its first request on."""
     requests: int = 0
     given: dict[int, Version] = field(default_factory=dict)
     held: set[int] = field(default_factory=set)
@@ -392,10 +392,12 @@ class SampleConsumer(Peers[_ProducerPeer]):
 
     # messages -------------------------------------------------------------------------------------------------------
 
-    def _on_request(self, peer: _ProducerPeer, _slot: int, _number: int, alone: int, _body: Tree | None) -> None:
-        if peer.requests >= peer.slots:
+    def _on_request(self, peer: _ProducerPeer, row: int, _number: int, alone: int, _body: Tree | None) -> None:
+        if peer.requests >= peer.slots or row >= ROWS:
             self.refuse()
             return
+        if peer.ledger is None and peer.words is not None:
+            peer.ledger = ledger_row(peer.words, row)
         peer.requests += 1
         self._requests.append(peer)
         if self._issued:
@@ -408,16 +410,14 @@ class SampleConsumer(Peers[_ProducerPeer]):
             peer.requests -= 1
             self._requests.remove(peer)
 
-    def _on_put(self, peer: _ProducerPeer, slot: int, number: int, row: int, body: Tree | None) -> None:
-        if number not in peer.given or slot >= peer.slots or slot in peer.held or row >= ROWS:
+    def _on_put(self, peer: _ProducerPeer, slot: int, number: int, _value: int, body: Tree | None) -> None:
+        if number not in peer.given or slot >= peer.slots or slot in peer.held:
             self.refuse()
             return
         del peer.given[number]
         self._given -= 1
         peer.held.add(slot)
         peer.received += 1
-        if peer.ledger is None and peer.words is not None:
-            peer.ledger = ledger_row(peer.words, row)
         self._counts.bytes += self._layout.size
         self._arrived.append(Loan(peer.trees[slot] if body is None else body, number, slot, peer, self))
 
@@ -445,8 +445,8 @@ class SampleConsumer(Peers[_ProducerPeer]):
         """What it has put stays; what it announced but did not hand over is counted as dropped."""
         peer.gone = True
         put, size, dropped = peer.received, peer.received * self._layout.size, 0
-        ledger = self._find_ledger(peer)
-        if ledger is not None:
+        ledger = peer.ledger
+        if ledger is not None and ledger[AT_SOURCE] == self.source:
             put, size, dropped = ledger[AT_PUT], ledger[AT_BYTES], ledger[AT_DROPPED]
             if put - dropped > peer.received:
                 self._counts.drop(reason, put - dropped - peer.received)
@@ -455,13 +455,6 @@ class SampleConsumer(Peers[_ProducerPeer]):
             self._take_back(peer, number)
         self._match()
         return Counts(put=put, bytes=size, dropped={"discarded": dropped} if dropped else {})
-
-    def _find_ledger(self, peer: _ProducerPeer) -> memoryview | None:
-        """The row that is ours in the ledger of a producer, even if no slab has named it."""
-        rows = [peer.ledger] if peer.ledger is not None else []
-        if peer.ledger is None and peer.words is not None:
-            rows = [ledger_row(peer.words, row) for row in range(ROWS)]
-        return next((row for row in rows if row[AT_SOURCE] == self.source), None)
 
     def _release_memory(self) -> None:
         self._arrived.clear()

@@ -45,8 +45,8 @@ class Sequence:
         self._unacknowledged: deque[tuple[int, bytearray]] = deque()
         self._emitted = 0
         self._received = 0
-        self._told = 0
-        self._complained = -1
+        self._reported = 0
+        self._hole_reported = -1
         self._progress = False
 
     def send(self, frame: bytearray, kind: int, slot: int, number: int, value: int) -> None:
@@ -56,44 +56,44 @@ class Sequence:
         self._unacknowledged.append((self._last, frame))
         if len(self._unacknowledged) == self._emitted + 1 and self._emit(frame):
             self._emitted += 1
-            self._told = self._received
+            self._reported = self._received
         self._tick()
 
     def accepts(self, head: Head) -> bool:
         """Note what a header says. True: its message is the next one; call `took` once it has proved sound."""
         self._acknowledge(head.acknowledged)
         if head.kind == CONTROL:
-            self._control(head.number, head.value, head.acknowledged)
+            self._on_control(head.number, head.value, head.acknowledged)
             return False
         if head.sequence == self._received + 1:
             return True
-        if head.sequence > self._received and self._complained != self._received:  # else it came again
-            self._complained = self._received
-            self._say(REPORT, head.sequence - 1)
+        if head.sequence > self._received and self._hole_reported != self._received:  # else it came again
+            self._hole_reported = self._received
+            self._control(REPORT, head.sequence - 1)
         return False
 
     def took(self) -> None:
         """The message was handed over: from now on it is acknowledged."""
         self._received += 1
-        if self._received - self._told >= _OWED:
-            self._say(ACK)
+        if self._received - self._reported >= _OWED:
+            self._control(ACK)
         else:
             self._tick()
 
     def hello(self) -> None:
         """A link without a past."""
-        self._say(HELLO)
+        self._control(HELLO)
 
     def probe(self) -> None:
         """Ask what has come; after a reconnect, and when nothing was acknowledged for too long."""
         self.flush()
-        self._say(PROBE, self._unacknowledged[self._emitted - 1][0] if self._emitted else self._last_acknowledged())
+        self._control(PROBE, self._unacknowledged[self._emitted - 1][0] if self._emitted else self._last_acknowledged())
 
     def beat(self) -> None:
         """Acknowledge what is owed, send what could not be sent."""
         self.flush()
-        if self._received > self._told:
-            self._say(ACK)
+        if self._received > self._reported:
+            self._control(ACK)
 
     def stalled(self) -> bool:
         """True if something waits for an acknowledgement and none has come since the last call."""
@@ -104,7 +104,7 @@ class Sequence:
     @property
     def idle(self) -> bool:
         """Nothing is owed in either direction."""
-        return not self._unacknowledged and self._received == self._told
+        return not self._unacknowledged and self._received == self._reported
 
     def flush(self) -> None:
         """Send what no connection has taken yet."""
@@ -122,15 +122,15 @@ class Sequence:
             self._emitted = max(0, self._emitted - 1)
             self._progress = True
 
-    def _control(self, number: int, value: int, acknowledged: int) -> None:
+    def _on_control(self, number: int, value: int, acknowledged: int) -> None:
         if number == PROBE:
-            self._say(REPORT, value)
+            self._control(REPORT, value)
         elif number == HELLO or (number == REPORT and acknowledged < value <= self._last):
             self._emitted = 0
             self.flush()
 
-    def _say(self, number: int, value: int = 0) -> None:
+    def _control(self, number: int, value: int = 0) -> None:
         frame = bytearray(HEADER.size)
         HEADER.pack_into(frame, 0, self._schema, CONTROL, 0, 0, number, value, 0, self._received)
         if self._emit(frame):
-            self._told = self._received
+            self._reported = self._received

@@ -195,8 +195,9 @@ class _Socket:
         self._transport = transport
         self._copies = True
         self._monitor = socket.get_monitor_socket(_EVENTS)
-        router = socket.type == zmq.ROUTER
-        transport.wakeup.add_socket(socket, self._drain_router if router else self._drain_dealer)
+        self._routes = int(socket.type == zmq.ROUTER)
+        """Frames before the record: who sent it."""
+        transport.wakeup.add_socket(socket, self._drain)
         transport.wakeup.add_socket(self._monitor, self._drain_monitor)
 
     def expect(self, largest: int) -> None:
@@ -213,34 +214,21 @@ class _Socket:
         self._monitor.close(linger=0)
         self.raw.close(linger=0)
 
-    def _drain_router(self) -> int:
+    def _drain(self) -> int:
         done = 0
         while not self.raw.closed:
             try:
-                identity, *frames = self.raw.recv_multipart(zmq.NOBLOCK, copy=self._copies)
+                *identity, frame = self.raw.recv_multipart(zmq.NOBLOCK, copy=self._copies)
             except zmq.Again:
                 return done
             done += 1
-            if len(frames) != 1:
+            if len(identity) != self._routes:
                 self._transport.end.refuse()
-            elif self._copies:
-                self._transport.arrived(identity, frames[0])
-            else:
-                self._transport.arrived(identity.bytes, frames[0].buffer)
-        return done
-
-    def _drain_dealer(self) -> int:
-        done = 0
-        while not self.raw.closed:
-            try:
-                frames = self.raw.recv_multipart(zmq.NOBLOCK, copy=self._copies)
-            except zmq.Again:
-                return done
-            done += 1
-            if len(frames) != 1 or self.wire is None:
-                self._transport.end.refuse()
-            else:
-                self.wire.arrived(frames[0] if self._copies else frames[0].buffer)
+            elif self._routes:
+                name = identity[0] if self._copies else identity[0].bytes
+                self._transport.arrived(name, frame if self._copies else frame.buffer)
+            elif self.wire is not None:
+                self.wire.arrived(frame if self._copies else frame.buffer)
         return done
 
     def _drain_monitor(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from srl.core.spec import Leaf
-from srl.streams.messages import ANSWER, ASK, FREE, PUT, RETURN
+from srl.streams.messages import ANSWER, ASK, FREE, PUT, REQUEST, RETURN
 from srl.streams.open import open_end
 from srl.streams.wakeup import Wakeup
 from tests.contracts.rig import Rig, answer_to, fill, read, rows
@@ -76,7 +76,7 @@ def test_unknown_kinds_and_impossible_slots_are_refused_and_counted(rig: Rig) ->
     to_consumer.send(99)
     to_consumer.send(PUT, 9, 0, 0, body)  # a slot it does not have
     to_consumer.send(PUT, 0, 7, 0, body)  # a credit it never got
-    to_consumer.send(PUT, 0, 0, 1 << 40, body)  # a ledger row that does not exist
+    to_consumer.send(REQUEST, 256)  # a ledger row that does not exist
     to_consumer.send(RETURN, 0, 7)  # gives back what it never had
     to_producer.send(FREE, 9)
     to_producer.send(FREE, slab.slot)  # releases what it was never sent
