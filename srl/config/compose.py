@@ -18,6 +18,8 @@ from srl.core.where import Provenance, Where
 __all__ = ["Composed", "compose", "list_experiments", "render_with_provenance"]
 
 PYTHON = Where("python call")
+_MOST_FILES = 100
+"""Files that one experiment inherits, each counted as often as it is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ class _Reader:
         self.files: list[str] = []
         self.notes: list[str] = []
         self._open: list[FilePath] = []
+        self._read_so_far = 0
 
     def read(self, path: FilePath) -> Sourced:
         """One file over all that it inherits."""
@@ -93,6 +96,9 @@ class _Reader:
         if real in self._open:
             chain = " -> ".join(shown(one) for one in [*self._open[self._open.index(real) :], real])
             raise UserError(f"'{shown(path)}' inherits itself", ("chain", chain), code="E11")
+        if self._read_so_far >= _MOST_FILES:
+            raise UserError(f"more than {_MOST_FILES} files are inherited", ("at", shown(path)), code="E11")
+        self._read_so_far += 1
         self._open.append(real)
         own = read(path, shown(path))
         if own.data is not None and not isinstance(own.data, dict):

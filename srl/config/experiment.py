@@ -15,6 +15,7 @@ from srl.core.types import Checkpoint, Component, OnFailure, PolicyEntry, Stop
 from srl.core.where import Provenance
 
 Auto = Literal["auto"]
+_MOST_PROCESSES = 1024
 _CHOOSES = re.compile(r"uniform|win_rate|latest-\d+")
 _EXPECTED = re.compile(r"env_steps|return(/.+)?")
 
@@ -62,10 +63,12 @@ class PolicyPart:
 class Sampling:
     """How experience is gathered. Totals: a batch is `envs` x `steps` rows of every agent."""
 
-    envs: int = option(16, "envs in all", low=1)
-    steps: int = option(128, "steps of each env in a batch", low=1)
-    workers: int | Auto = option("auto", "actors; auto: as many as cores are usable", low=1)
-    groups: int | Auto = option("auto", "groups of envs in an actor; auto: one, or two where inference is remote", low=1)
+    envs: int = option(16, "envs in all", low=1, high=1 << 20)
+    steps: int = option(128, "steps of each env in a batch", low=1, high=1 << 20)
+    workers: int | Auto = option("auto", "actors; auto: as many as cores are usable", low=1, high=_MOST_PROCESSES)
+    groups: int | Auto = option(
+        "auto", "groups of envs in an actor; auto: two where inference is remote, else one", low=1, high=1024
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,7 @@ class Evaluation:
 
     every: int = option(50_000, "env steps between evaluations", low=1)
     episodes: int = option(20, "episodes of each", low=1)
-    envs: int | Auto = option("auto", "envs that play them side by side", low=1)
+    envs: int | Auto = option("auto", "envs that play them side by side", low=1, high=1 << 16)
     greedy: bool = option(True, "play the most likely actions")
     sampled: bool = option(False, "also play with drawn actions, as training does")
     cross_play: bool = option(False, "each team also plays against the initial policies of the others")
@@ -134,7 +137,7 @@ class Actors(Workers):
 class Inference(Workers):
     """The policy workers: inside the actors, or processes of their own (layouts seed and decoupled)."""
 
-    count: int | Auto = option("auto", "policy workers (layout decoupled); auto: one for two actors", low=1)
+    count: int | Auto = option("auto", "policy workers (layout decoupled); auto: one for two actors", low=1, high=_MOST_PROCESSES)
     device: str = option("auto", "auto: the trainer's where they stand beside it, else cpu")
     max_batch: int | Auto = option("auto", "most envs that are answered together; auto: all that can ask", low=1)
     min_batch: int = option(1, "envs to wait for before answering", low=1)

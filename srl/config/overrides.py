@@ -7,7 +7,11 @@ from typing import Any, Literal
 
 from srl.config.yaml import parse
 from srl.core.errors import UserError
+from srl.core.option import shown
 from srl.core.where import Path
+
+_DEEPEST = 40
+"""Parts of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ def parse_override(text: str) -> Override:
             raise _bad(text, "removes a setting and has no value", text.partition("=")[0])
         return Override("remove", path, None, text)
     path, rest = _path(text, 1 if text.startswith("+") else 0)
+    if len(path) > _DEEPEST:
+        raise _bad(text, f"has more than {_DEEPEST} parts in its name", "section.name=value")
     if not rest.startswith("="):
         raise _bad(text, "has no value", f"{text}=...")
     return Override("add" if text.startswith("+") else "set", path, _value(rest[1:], text), text)
@@ -77,14 +83,17 @@ def _value(text: str, whole: str) -> Any:
     except UserError as problem:
         name = whole.partition("=")[0]
         raise UserError(
-            f"the value of '{whole}' is not readable",
+            f"the value of '{shown(name)}' cannot be read: {shown(text)}",
             ("cause", problem.headline),
-            ("try", f"quotes, once for the shell and once for YAML: '{name}=\"{text}\"'"),
+            ("try", f"quotes, once for the shell and once for YAML: '{shown(name)}=\"{shown(text)}\"'"),
             code="E12",
         ) from problem
 
 
 def _bad(text: str, why: str, example: str) -> UserError:
     return UserError(
-        f"override '{text}' {why}", ("try", example), ("forms", "a.b=3  a.list=[1,2]  +a.new=1  ~a.b  @file.yaml"), code="E12"
+        f"override '{shown(text)}' {why}",
+        ("try", example),
+        ("forms", "a.b=3  a.list=[1,2]  +a.new=1  ~a.b  @file.yaml"),
+        code="E12",
     )

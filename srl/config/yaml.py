@@ -1,21 +1,25 @@
 """YAML with the scalars of YAML 1.2, no key given twice, and the place of every value.
 
 Stock PyYAML reads `1e-4` as text, `010` as 8, `yes` as true and `12:30:00` as 45000; here they are 0.0001, 10, text and text.
+Tags are not supported. What is nested too deeply, or too large, is refused while it is read.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import yaml
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.events import AliasEvent, Event, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
+from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from yaml.resolver import Resolver
 
-from srl.core.errors import UserError
+from srl.core.errors import Fact, UserError
+from srl.core.files import read_text
 from srl.core.where import Path, Provenance, Where
 
 _INT = re.compile(r"[-+]?[0-9]+(_[0-9]+)*$")
@@ -25,10 +29,13 @@ _INF = re.compile(r"[-+]?\.(inf|Inf|INF)$")
 _NAN = re.compile(r"\.(nan|NaN|NAN)$")
 _WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}  # type: ignore[dict-item]
-_PLAIN = "plain"
 _TAG = "tag:yaml.org,2002:"
-_DEEPEST = 100
-_MOST = 1_000_000
+_DEEPEST = 40
+"""Levels of nesting."""
+_MOST = 200_000
+"""Values of one file, aliases counted as often as they are used."""
+_LONGEST = 400
+"""Digits of a number."""
 
 _CLoader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _CDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -44,31 +51,23 @@ class Sourced:
 
 def read(path: FilePath | str, shown: str | None = None) -> Sourced:
     """A file; `shown` is how it is named in errors."""
-    shown = shown or str(path)
-    try:
-        text = FilePath(path).read_text(encoding="utf-8")
-    except OSError as problem:
-        raise UserError(f"cannot read '{shown}': {problem.strerror or problem}", code="E11") from problem
-    except UnicodeDecodeError as problem:
-        raise UserError(f"'{shown}' is not UTF-8 text", ("cause", str(problem)), code="E11") from problem
-    return parse(text, shown)
+    return parse(read_text(FilePath(path)), shown or str(path))
 
 
 def parse(text: str, source: str = "text") -> Sourced:
     """One YAML document. An empty one is None."""
+    provenance = Provenance()
     loader = None
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
+        loader = _CLoader(text)
+        return Sourced(_Builder(loader, source, provenance).document(), provenance)
     except yaml.YAMLError as problem:
-        _unreadable(problem, source)
+        raise _unreadable(problem, source) from problem
+    except UnicodeError as problem:
+        raise UserError(f"not readable as YAML: {problem}", ("from", source), code="E11") from problem
     finally:
         if loader is not None:
             loader.dispose()
-    provenance = Provenance()
-    if node is None:
-        return Sourced(None, provenance)
-    return Sourced(_Builder(source, provenance).build(node, ()), provenance)
 
 
 def scalar(text: str) -> Any:
@@ -99,78 +98,101 @@ def dump(data: Any, *, flow: bool = False) -> str:
     return text.removesuffix("\n").removesuffix("\n...") if flow else text
 
 
-class _Loader(_CLoader):  # type: ignore[misc]
-    """Marks scalars that are neither quoted nor tagged; what they mean is decided by `scalar`."""
-
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-        return _PLAIN if kind is ScalarNode and implicit[0] else super().resolve(kind, value, implicit)
-
-
 class _Builder:
-    """Nodes into plain data."""
+    """Events of the parser into plain data."""
 
-    def __init__(self, source: str, provenance: Provenance) -> None:
+    def __init__(self, parser: Any, source: str, provenance: Provenance) -> None:
+        self.next: Callable[[], Any] = parser.get_event
         self.source = source
         self.provenance = provenance
         self.count = 0
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        """Data, and how many values it is."""
 
-    def build(self, node: Node, path: Path) -> Any:
-        """The data of a node; its place is recorded unless that of its key already is."""
-        self.count += 1
-        if len(path) > _DEEPEST or self.count > _MOST:
-            raise UserError("an alias that contains itself, or far too much data", ("from", str(self._where(node))), code="E11")
-        if self.provenance.exact(path) is None:
-            self.provenance.put(path, self._where(node))
-        if isinstance(node, MappingNode):
-            self._tagged(node, "map")
-            return self._mapping(node, path)
-        if isinstance(node, SequenceNode):
-            self._tagged(node, "seq")
-            return [self.build(child, (*path, index)) for index, child in enumerate(node.value)]
-        return self._scalar(cast(ScalarNode, node))
-
-    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
-        data: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            where = self._where(key_node)
-            if not isinstance(key_node, ScalarNode):
-                raise UserError("a key must be text", ("from", str(where)), code="E11")
-            key = str(key_node.value)
-            if key == "<<" and not key_node.style:
-                raise UserError(
-                    "merge keys (<<) are not part of YAML 1.2", ("from", str(where)), ("try", "inherit: [file]"), code="E11"
-                )
-            if key in data:
-                first = self.provenance.exact((*path, key))
-                raise UserError(f"'{key}' is given twice", ("first", str(first)), ("again", str(where)), code="E11")
-            self.provenance.put((*path, key), where)
-            data[key] = self.build(value_node, (*path, key))
+    def document(self) -> Any:
+        """The data of the only document."""
+        self.next()  # the stream begins
+        if not isinstance(self.next(), yaml.DocumentStartEvent):
+            return None
+        data = self._value(self.next(), ())
+        self.next()  # the document ends
+        if not isinstance(more := self.next(), yaml.StreamEndEvent):
+            raise self._bad("a second document begins here", more, ("expected", "one document in a file"))
         return data
 
-    def _scalar(self, node: ScalarNode) -> Any:
-        text = str(node.value)
-        tag = node.tag or ""
-        if tag == _PLAIN:
-            return scalar(text)
-        if tag == _TAG + "str":
-            return text
-        value = scalar(text)
-        wanted = {"int": int, "float": float, "bool": bool, "null": type(None)}.get(tag.removeprefix(_TAG))
-        if wanted is float and type(value) is int:
-            value = float(value)
-        if wanted is None or type(value) is not wanted:
-            raise UserError(
-                f"tag {tag.replace(_TAG, '!!')} cannot be used for {text!r}", ("from", str(self._where(node))), code="E11"
-            )
-        return value
+    def _value(self, event: Any, path: Path) -> Any:
+        """The data that begins with this event; its place is recorded unless that of its key already is."""
+        self._count(1, event)
+        if len(path) > _DEEPEST:
+            raise self._bad(f"nested more than {_DEEPEST} levels deep", event)
+        if self.provenance.exact(path) is None:
+            self.provenance.put(path, self._where(event))
+        if isinstance(event, AliasEvent):
+            return self._copy(event, path)
+        tag = event.tag
+        if tag is not None and tag != "!":
+            raise self._bad(f"the tag {tag.replace(_TAG, '!!')} is not supported", event, ("try", "quotes, if it is text"))
+        before = self.count
+        if isinstance(event, MappingStartEvent):
+            data: Any = self._mapping(path)
+        elif isinstance(event, SequenceStartEvent):
+            data = []
+            while not isinstance(item := self.next(), SequenceEndEvent):
+                data.append(self._value(item, (*path, len(data))))
+        else:
+            data = self._scalar(event)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (data, self.count - before + 1)
+        return data
 
-    def _tagged(self, node: Node, expected: str) -> None:
-        if node.tag not in (_TAG + expected, "!"):
-            shown = str(node.tag).replace(_TAG, "!!")
-            raise UserError(f"tag {shown} is not known", ("from", str(self._where(node))), code="E11")
+    def _mapping(self, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        while not isinstance(key_event := self.next(), MappingEndEvent):
+            if not isinstance(key_event, ScalarEvent):
+                raise self._bad("a key must be text", key_event)
+            key = str(key_event.value)
+            if key == "<<" and key_event.implicit[0]:
+                raise self._bad("merge keys (<<) are not part of YAML 1.2", key_event, ("try", "inherit: [file]"))
+            if key in data:
+                first = str(self.provenance.exact((*path, key)))
+                again = ("again", str(self._where(key_event)))
+                raise UserError(f"'{key}' is given twice", ("first", first), again, code="E11")
+            self.provenance.put((*path, key), self._where(key_event))
+            data[key] = self._value(self.next(), (*path, key))
+        return data
 
-    def _where(self, node: Node) -> Where:
-        return Where(self.source, node.start_mark.line + 1, node.start_mark.column + 1)
+    def _scalar(self, event: ScalarEvent) -> Any:
+        if not event.implicit[0] or event.tag == "!":
+            return str(event.value)
+        if len(event.value) > _LONGEST and (_INT.match(event.value) or _OTHER_INT.match(event.value)):
+            raise self._bad(f"a number of {len(event.value):,} digits", event, ("expected", f"at most {_LONGEST}"))
+        return scalar(event.value)
+
+    def _copy(self, event: AliasEvent, path: Path) -> Any:
+        if event.anchor not in self.anchors:
+            raise self._bad(f"*{event.anchor} stands for nothing that was completed before it", event)
+        data, size = self.anchors[event.anchor]
+        self._count(size, event)
+        if len(path) + _depth(data) > _DEEPEST:
+            raise self._bad(f"nested more than {_DEEPEST} levels deep", event)
+        return copy.deepcopy(data)
+
+    def _count(self, more: int, event: Event) -> None:
+        self.count += more
+        if self.count > _MOST:
+            raise self._bad(f"more than {_MOST:,} values, aliases included", event)
+
+    def _bad(self, headline: str, event: Event, *facts: Fact) -> UserError:
+        return UserError(headline, ("from", str(self._where(event))), *facts, code="E11")
+
+    def _where(self, event: Event) -> Where:
+        mark: Any = event.start_mark
+        return Where(self.source, mark.line + 1, mark.column + 1)
+
+
+def _depth(data: Any) -> int:
+    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
 
 
 class _Dumper(_CDumper):  # type: ignore[misc]
@@ -225,8 +247,8 @@ for _kind, _how in _REPRESENTERS.items():
     _Dumper.add_representer(_kind, _how)
 
 
-def _unreadable(problem: yaml.YAMLError, source: str) -> NoReturn:
+def _unreadable(problem: yaml.YAMLError, source: str) -> UserError:
     mark = getattr(problem, "problem_mark", None)
     place = Where(source, mark.line + 1, mark.column + 1) if mark is not None else Where(source)
     what = " ".join(str(part) for part in (getattr(problem, "context", None), getattr(problem, "problem", None)) if part)
-    raise UserError(f"not readable as YAML: {what or problem}", ("from", str(place)), code="E11") from problem
+    return UserError(f"not readable as YAML: {what or problem}", ("from", str(place)), code="E11")

@@ -23,6 +23,7 @@ from srl.nets.memory import CELLS
 from srl.nets.products import product
 from srl.nets.rays import RayEncoder
 from srl.nets.running import RunningScale
+from srl.nets.settings import WIDEST
 
 SIZES = {"small": (64, 128, 128, 4), "full": (128, 256, 256, 4)}
 """Widths of entities, of the layer behind them and of the memory; heads."""
@@ -33,10 +34,10 @@ class EntityConfig:
     """Sizes, and which observations are what."""
 
     size: Literal["small", "full"] = option("small", "widths 64/128/128, or 128/256/256 as published")
-    embed: int | None = option(None, "width of entities, instead of the size's", low=1)
-    hidden: int | None = option(None, "width of the layer before the memory, instead of the size's", low=1)
-    width: int | None = option(None, "width of the memory, instead of the size's", low=1)
-    heads: int | None = option(None, "heads of the attention, instead of 4", low=1)
+    embed: int | None = option(None, "width of entities, instead of the size's", low=1, high=WIDEST)
+    hidden: int | None = option(None, "width of the layer before the memory, instead of the size's", low=1, high=WIDEST)
+    width: int | None = option(None, "width of the memory, instead of the size's", low=1, high=WIDEST)
+    heads: int | None = option(None, "heads of the attention, instead of 4", low=1, high=1024)
     cell: Literal["lstm", "gru", "none"] = option("lstm", "kind of memory")
     normalize_obs: bool = option(True, "inputs on a running scale, learned on the way")
     decay: float = option(0.99999, "of that scale's running mean, each batch", low=0, below=1)

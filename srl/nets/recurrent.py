@@ -22,6 +22,7 @@ from srl.nets.heads import head_size, real_size
 from srl.nets.memory import CELLS
 from srl.nets.mlp import Mlp, linear
 from srl.nets.running import RunningScale
+from srl.nets.settings import WIDEST, check_weights
 from srl.nets.vision import NatureCnn, is_picture
 
 
@@ -29,9 +30,9 @@ from srl.nets.vision import NatureCnn, is_picture
 class RecurrentConfig:
     """Sizes of the actor-critic with memory."""
 
-    hidden: tuple[int, ...] = option((64,), "sizes of the layers before the memory", low=1)
+    hidden: tuple[int, ...] = option((64,), "sizes of the layers before the memory", low=1, high=WIDEST)
     cell: Literal["gru", "lstm", "none"] = option("gru", "kind of memory")
-    width: int = option(64, "numbers that the memory gives out", low=1)
+    width: int = option(64, "numbers that the memory gives out", low=1, high=WIDEST)
     activation: Literal["tanh", "relu", "elu"] = option("tanh", "after every hidden layer")
     shared: bool | None = option(None, "one tower for actor and critic; default: unless the critic reads the state")
     critic_state: bool = option(False, "the critic also reads the env's state")
@@ -39,7 +40,10 @@ class RecurrentConfig:
     decay: float = option(0.99999, "of that scale's running mean, each batch", low=0, below=1)
     half: bool = option(False, "products of the memory in bfloat16: faster on CPUs that have it (avx512_bf16, amx)")
     log_std: float = option(0.0, "of Box actions, at the start; then it is learned")
-    features: int = option(512, "numbers that a picture is encoded to", low=1)
+    features: int = option(512, "numbers that a picture is encoded to", low=1, high=WIDEST)
+
+    def __post_init__(self) -> None:
+        check_weights("hidden", (*self.hidden, self.width, self.width))
 
 
 class Recurrent(NeuralPolicy):

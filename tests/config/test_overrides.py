@@ -74,7 +74,7 @@ _FORMS = "\n  forms: a.b=3  a.list=[1,2]  +a.new=1  ~a.b  @file.yaml"
         ('a."b"c=3', 'override \'a."b"c=3\' has text after a quoted part\n  try: a."b.c"=1' + _FORMS),
         (
             "a=[1,",
-            "the value of 'a=[1,' is not readable\n"
+            "the value of 'a' cannot be read: [1,\n"
             "  cause: not readable as YAML: while parsing a flow node did not find expected node content\n"
             "  try: quotes, once for the shell and once for YAML: 'a=\"[1,\"'",
         ),

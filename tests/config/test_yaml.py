@@ -144,8 +144,7 @@ def test_nan_survives() -> None:
         ("=", "="),
         ("'1e-4'", "1e-4"),
         ('"true"', "true"),
-        ("!!str 12", "12"),
-        ("!!float 3", 3.0),
+        ("! 12", "12"),
         ("&x 12", 12),
     ],
 )
@@ -183,33 +182,38 @@ def test_a_path_without_a_record_has_the_place_of_its_parent() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3\n", "error[E11]: 'a' is given twice\n  first: my.yaml:1:1\n  again: my.yaml:3:1"),
-        ("a: {b: 1, b: 2}", "error[E11]: 'b' is given twice\n  first: my.yaml:1:5\n  again: my.yaml:1:11"),
-        ("<<: {a: 1}", "error[E11]: merge keys (<<) are not part of YAML 1.2\n  from: my.yaml:1:1\n  try: inherit: [file]"),
-        ("a: !!python/name:os.system x", "error[E11]: tag !!python/name:os.system cannot be used for 'x'\n  from: my.yaml:1:4"),
-        ("a: !thing {}", "error[E11]: tag !thing is not known\n  from: my.yaml:1:4"),
-        ("? [1]\n: 2", "error[E11]: a key must be text\n  from: my.yaml:1:3"),
-        ("a: !!int x", "error[E11]: tag !!int cannot be used for 'x'\n  from: my.yaml:1:4"),
+        ("a: 1\nb: 2\na: 3\n", "'a' is given twice\n  first: my.yaml:1:1\n  again: my.yaml:3:1"),
+        ("a: {b: 1, b: 2}", "'b' is given twice\n  first: my.yaml:1:5\n  again: my.yaml:1:11"),
+        ("<<: {a: 1}", "merge keys (<<) are not part of YAML 1.2\n  from: my.yaml:1:1\n  try: inherit: [file]"),
+        ("a: !!python/name:os.system x", "tag !!python/name:os.system is not supported\n  from: my.yaml:1:4"),
+        ("a: !thing {}", "tag !thing is not supported\n  from: my.yaml:1:4"),
+        ("? [1]\n: 2", "a key must be text\n  from: my.yaml:1:3"),
+        ("a: !!int 3", "tag !!int is not supported\n  from: my.yaml:1:4"),
+        ("a: 1\n---\nb: 2", "a second document begins here\n  from: my.yaml:2:1"),
+        ("a: &x [*x]", "*x stands for nothing that was completed before it\n  from: my.yaml:1:8"),
+        ("a: *x", "*x stands for nothing"),
+        ("a: " + "9" * 5000, "a number of 5,000 digits\n  from: my.yaml:1:4"),
+        ("a: 0x" + "9" * 5000, "a number of 5,002 digits"),
+        ("[" * 1000 + "]" * 1000, "nested more than 40 levels deep\n  from: my.yaml:1:42"),
+        ("{a: " * 100_000 + "}" * 100_000, "nested more than 40 levels deep"),
+        ("".join(f"{' ' * i}a:\n" for i in range(3000)), "nested more than 40 levels deep"),
+        ("- " * 50_000, "nested more than 40 levels deep"),
+        ("a: &a " + "[" * 30 + "]" * 30 + "\nb: " + "[" * 30 + "*a" + "]" * 30, "nested more than 40 levels deep"),
+        ("[" + "1," * 200_001 + "]", "more than 200,000 values, aliases included"),
+        ("a: \ud800", "not readable as YAML"),
     ],
 )
 def test_what_is_refused_is_named_with_its_place(text: str, message: str) -> None:
     with raises("E11") as caught:
         parse(text, "my.yaml")
-    assert caught.value.format() == message
+    assert message in caught.value.format()
 
 
-@pytest.mark.parametrize(
-    ("text", "place"), [("a: [1,", "my.yaml:2:1"), ("a: 1\n\tb: 2", "my.yaml:2:1"), ("a: 1\n---\nb: 2", "my.yaml:2:1")]
-)
+@pytest.mark.parametrize(("text", "place"), [("a: [1,", "my.yaml:2:1"), ("a: 1\n\tb: 2", "my.yaml:2:1")])
 def test_bad_syntax_is_named_with_its_place(text: str, place: str) -> None:
     with raises("E11", match="not readable as YAML") as caught:
         parse(text, "my.yaml")
     assert ("from", place) in caught.value.facts
-
-
-def test_an_alias_that_contains_itself_is_refused() -> None:
-    with raises("E11"):
-        parse("a: &x [*x]")
 
 
 def test_an_alias_is_a_copy() -> None:
@@ -221,7 +225,7 @@ def test_an_alias_is_a_copy() -> None:
 def test_aliases_cannot_blow_up_memory() -> None:
     lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]" for i in range(1, 9)]
-    with raises("E11", match="far too much data"):
+    with raises("E11", match="more than 200,000 values"):
         parse("\n".join(lines))
 
 
