@@ -46,6 +46,7 @@ CODES = {
     "R02": "no progress for too long",
     "R03": "every worker of a process waits for another one of them",
     "R04": "a file of the run cannot be written",
+    "R05": "a loss, a gradient or a parameter is not finite",
     "W00": "what a peer sent cannot be accepted",
     "W01": "two ends of a stream disagree about its arrays",
     "W02": "a frame that is truncated, oversized or not of the agreed form",

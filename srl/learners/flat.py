@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from srl.api.algorithm import Clock
 from srl.api.batch import Ranks
+from srl.core.errors import RunError
 from srl.core.schedule import Schedule
 
 
@@ -85,20 +87,21 @@ class FlatOptimizer(ABC):
         self.zero()
         loss.backward()  # type: ignore[no-untyped-call]
         self._collect()
-        self.apply()
+        self.apply(loss)
 
     @torch.no_grad()
-    def apply(self) -> None:
-        """Step with the gradient that is there."""
+    def apply(self, loss: Tensor | None = None) -> None:
+        """Step with the gradient that is there. RunError if it is not finite: nothing is changed then."""
         if self._ranks is not None:
             for grad in self.grads:
                 self._ranks.total(grad)
-        scale = None
-        if self.clip is not None:
-            norms = [torch.linalg.vector_norm(grad) for grad in self.grads]
-            self.norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
-            scale = ((self.norm + 1e-6) / self.clip).clamp_(min=1.0)
-        self._step(scale)
+        norms = [torch.linalg.vector_norm(grad) for grad in self.grads]
+        self.norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+        if not math.isfinite(norm := float(self.norm)):
+            found = [("the loss", float(loss))] if loss is not None and not math.isfinite(float(loss)) else []
+            name, value = [*found, ("the norm of the gradient", norm)][0]
+            raise RunError(f"{name} is {value}", code="R05")
+        self._step(None if self.clip is None else ((self.norm + 1e-6) / self.clip).clamp_(min=1.0))
 
     def _collect(self) -> None:
         """Take back gradients that somebody set free (`module.zero_grad()`), or they would be lost."""

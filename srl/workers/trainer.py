@@ -11,15 +11,15 @@ import numpy as np
 
 from srl.api.policy import NoConfig
 from srl.api.slab import SlabShape
-from srl.core.errors import UserError
+from srl.core.errors import RunError, UserError
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import word
 from srl.core.text import count
-from srl.core.tree import Tree
+from srl.core.tree import Array, Tree, leaves
 from srl.core.types import Component, Waiting
 from srl.learners.base import Learner, Task
-from srl.store.checkpoint import Checkpoint, using
+from srl.store.checkpoint import Checkpoint, using, write
 from srl.store.weights import starting_weights
 from srl.streams.base import End, updates_of, version
 from srl.streams.param import ParamPublisher
@@ -136,6 +136,7 @@ class TrainerWorker(Resumable, Worker):
 
     def _write(self, workers: Tree | None) -> None:
         groups, state = self.learner.state()
+        self._check_sound(groups["policy"])
         state = {**state, "updates": self.updates, "env_steps": self.env_steps, "seconds": self._progress.seconds}
         if workers is not None and self._params.kept:
             past: dict[str, Any] = {str(updates_of(number)): tree for number, tree in self._params.kept.items()}
@@ -164,12 +165,41 @@ class TrainerWorker(Resumable, Worker):
         before = perf_counter()
         clock = self.learner.clock
         clock.env_steps, clock.updates, clock.progress = self.env_steps, self.updates, self.progress
-        self.source.done(self.learner.update(rows))
+        try:
+            feedback = self.learner.update(rows)
+        except RunError as error:
+            raise self._explained(error, rows) from error
+        self.source.done(feedback)
         self.updates += 1
         if self.updates % self.args.publish_every == 0 or self.args.staleness == 0:
             self._publish()
         self._count(rows, perf_counter() - before)
         self._checkpoint_if_due()
+
+    def _explained(self, error: RunError, rows: Rows) -> RunError:
+        """The error with policy and update, and the batch that led to it in the run folder."""
+        found = []
+        for path, leaf in leaves(rows):
+            if leaf.dtype.kind == "f" and not (fine := np.isfinite(leaf)).all():
+                at = ", ".join(map(str, np.argwhere(~fine)[0]))
+                found.append(f"in its batch {path} has {int((~fine).sum())} of {leaf.size} such numbers, the first at [{at}]")
+        headline = "; ".join([f"policy '{self.args.policy}', update {self.updates}: {error.headline}", *found])
+        told = RunError(headline, *error.facts, code=error.code)
+        if self.context.folder is not None:
+            folder = self.context.folder / "failed" / self.args.policy
+            written = write(folder, self.env_steps, {"rows": cast("dict[str, Any]", rows)}, {"updates": self.updates})
+            told.add("batch", str(written))
+        return told.add("try", "a smaller algorithm.lr, or --resume: the last checkpoint is from before this update")
+
+    def _check_sound(self, params: Mapping[str, Array]) -> None:
+        """Nothing is written over a sound checkpoint."""
+        for name, array in params.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise RunError(
+                    f"policy '{self.args.policy}', update {self.updates}: its parameter {name} is not finite",
+                    ("checkpoint", "the last one is from before"),
+                    code="R05",
+                )
 
     def _count(self, rows: Rows, seconds: float) -> None:
         trained, lag = float(np.count_nonzero(rows["valid"])), self.source.lag
