@@ -79,7 +79,7 @@ def graph_of(env: str, envs: int, groups: int, *, inside: bool, seconds: float) 
         ),
         streams=(
             Stream(name="ask", kind="infer"),
-            Stream(name="samples", kind="sample", route="nobody"),
+            Stream(name="samples", kind="sample", route="drop"),
             Stream(name="params", kind="param"),
         ),
         stop=Stop(seconds=seconds),

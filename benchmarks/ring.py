@@ -78,7 +78,7 @@ def graph_of(groups: int, step_ms: float, response_ms: float, seconds: float) ->
             ),
             Node(name="late", worker=f"{HERE}:Late", args={"response": response_ms / 1000.0}, ports={"asks": "ask"}),
         ),
-        streams=(Stream(name="ask", kind="infer"), Stream(name="samples", kind="sample", route="nobody")),
+        streams=(Stream(name="ask", kind="infer"), Stream(name="samples", kind="sample", route="drop")),
         stop=Stop(seconds=seconds),
     )
 

@@ -116,7 +116,7 @@ class StreamSettings:
 
     via: str | None = option(None, "transport: auto (by placement), inproc, shm, zmq, ipc, or a registered one")
     compress: Literal[None, "lz4"] = option(None, "for zmq between hosts: pictures shrink 10 times and more")
-    route: Literal[None, "fair", "nobody"] = option(None, "sample streams: fair (by demand), or nobody (all are dropped)")
+    route: Literal[None, "fair", "drop"] = option(None, "sample streams: fair: to the consumers by demand; drop: no consumer")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,7 @@ class Members(dict[str, Member]):
             for end in member.ends:
                 sides.setdefault((end.stream, end.side), []).append((member, end))
         for (stream, side), found in sides.items():
-            if self._graph.stream(stream).route == "nobody":
+            if self._graph.stream(stream).route == "drop":
                 continue
             for own, end in found:
                 for other, peer in sides.get((stream, _OPPOSITE[side]), ()):

@@ -187,7 +187,7 @@ def _stream(graph: Graph, stream: Stream) -> None:
             f"stream '{stream.name}' joins nobody", ("try", "remove it, or name it under the ports of a node"), code="E10"
         )
     for side in (gives, takes):
-        if side not in have and not (side == "consumer" and stream.route == "nobody"):
+        if side not in have and not (side == "consumer" and stream.route == "drop"):
             others = ", ".join(f"'{port}' of '{node.name}'" for node, port, _ in ends)
             raise UserError(
                 f"stream '{stream.name}' has no {side}",
@@ -239,7 +239,7 @@ def _fed(graph: Graph) -> set[str]:
     fed: set[str] = set()
     while True:
         giving = {gives for node in graph.nodes if _can_give(node, fed) for gives in _joined(node, "producer")}
-        grown = {name for name in giving if graph.stream(name).route != "nobody"}
+        grown = {name for name in giving if graph.stream(name).route != "drop"}
         if grown == fed:
             return fed
         fed = grown
@@ -261,10 +261,10 @@ def _reached(graph: Graph, node: Node, fed: set[str]) -> None:
     samples = node.ports["samples"]
     if samples in fed:
         return
-    dropping = ", ".join(f"'{stream.name}'" for stream in graph.streams if stream.route == "nobody")
+    dropping = ", ".join(f"'{stream.name}'" for stream in graph.streams if stream.route == "drop")
     raise UserError(
         f"nothing can reach '{node.name}' on '{samples}': it would wait for ever",
-        *([("because", f"route: nobody drops all that comes to {dropping}")] if dropping else []),
+        *([("because", f"route: drop discards everything that reaches {dropping}")] if dropping else []),
         ("try", f"route: fair, or a graph without '{node.name}'" if dropping else "a worker that makes samples: actor"),
         code="E10",
     )

@@ -36,8 +36,8 @@ class Stream:
     kind: Literal["sample", "infer", "param"]
     via: str = "auto"
     """A registered transport, or auto: by placement."""
-    route: Literal["fair", "nobody"] = "fair"
-    """Sample streams. `fair`: to the consumers by demand; `nobody`: every slab is counted as dropped."""
+    route: Literal["fair", "drop"] = "fair"
+    """Sample streams. `fair`: to the consumers by demand; `drop`: there are none, every slab is dropped."""
     compress: Literal[None, "lz4"] = None
     policy: str = "main"
     """Whose rows, questions or parameters these are: the specs follow from it."""

@@ -21,9 +21,9 @@ Version: TypeAlias = int
 
 Kind: TypeAlias = Literal["sample", "infer", "param"]
 Side: TypeAlias = Literal["producer", "consumer", "client", "server", "publisher", "subscriber"]
-Route: TypeAlias = Literal["fair", "nobody"]
+Route: TypeAlias = Literal["fair", "drop"]
 """Sample streams: `fair` many to many, a slab goes to the consumer whose credit it uses, requests are spread round robin;
-`nobody` has no consumers: every slab is counted as dropped, and no credit is needed."""
+`drop` has no consumers: every slab is counted as dropped, and no credit is needed."""
 
 _UPDATE_BITS = 40
 

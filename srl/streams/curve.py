@@ -1,4 +1,4 @@
-"""Who may connect to the encrypted sockets of this process: the public keys of attached peers, nobody else."""
+"""Only attached peers may connect to the encrypted sockets of this process: those with a known public key."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class _DirectWire(Wire):
 
 
 def zeroed(size: int) -> memoryview:
-    """Aligned private memory; pages that nobody touches cost nothing."""
+    """Aligned private memory; untouched pages cost nothing."""
     raw = np.zeros(size + ALIGN, np.uint8)
     start = -raw.ctypes.data % ALIGN
     return raw[start : start + size].data

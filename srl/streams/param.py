@@ -79,7 +79,7 @@ class ParamPublisher(Peers[_SubscriberPeer]):
         for peer in self._by_name.values():
             if keep:
                 peer.wire.send(LIST, 0, dropped, version)
-            self._tell(peer)
+            self._notify(peer)
             self._serve_fetch(peer)
 
     def _write(self, words: memoryview, arrays: list[Array], version: Version) -> None:
@@ -96,7 +96,7 @@ class ParamPublisher(Peers[_SubscriberPeer]):
             copy.flags.writeable = False
         return self._layout.tree(copies)
 
-    def _tell(self, peer: _SubscriberPeer) -> None:
+    def _notify(self, peer: _SubscriberPeer) -> None:
         if self._version < 0:
             return
         if self.transport.by == "memory":
@@ -109,7 +109,7 @@ class ParamPublisher(Peers[_SubscriberPeer]):
 
     def _on_poll(self, peer: _SubscriberPeer, _slot: int, from_version: int, _value: int, _body: Tree | None) -> None:
         peer.newer_than = from_version - 1
-        self._tell(peer)
+        self._notify(peer)
 
     # kept versions --------------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class ParamPublisher(Peers[_SubscriberPeer]):
         for version in self._kept:
             peer.wire.send(LIST, 0, version, version)
         if self.transport.by != "bytes":  # there the subscriber asks
-            self._tell(peer)
+            self._notify(peer)
 
     def _release_memory(self) -> None:
         if self._words is not None:

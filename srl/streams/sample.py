@@ -108,7 +108,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         """Memory for the next slab. None: no slot is free, or no credit is there. It is requested: one for each waiting group."""
         if not self._free:
             return None
-        if self.spec.route == "nobody":
+        if self.spec.route == "drop":
             return self._open(None, self._counts.put, 0)
         if not self._credits:
             self._waiting.add(group)
@@ -125,7 +125,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         slot.open = False
         consumer = slot.consumer
         if consumer is None:
-            self._drop(slab, "nobody" if self.spec.route == "nobody" else "consumer_gone")
+            self._drop(slab, "no_consumer" if self.spec.route == "drop" else "consumer_gone")
             return
         size = self._layout.size
         self._counts.put += 1
@@ -257,7 +257,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         held = [slot for slot in self._slots if slot.consumer is peer]
         sent = [slot for slot in held if not slot.open]
         handed = peer.ledger[AT_PUT] - peer.ledger[AT_DROPPED]
-        # over bytes nobody knows what it took but had not released
+        # what it took but had not released is known only where its memory is shared
         taken = handed - len(sent) if self.transport.by == "bytes" else peer.ledger[AT_TAKEN]
         if handed > taken:
             self._counts.drop(reason, handed - taken)

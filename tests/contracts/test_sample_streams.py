@@ -232,10 +232,10 @@ def test_taken_slabs_of_a_dead_consumer_are_not_counted_as_lost_where_memory_is_
 
 
 def test_without_a_consumer_every_slab_is_counted_as_dropped(rig: Rig) -> None:
-    producer = rig.producer(route="nobody", slots=2)
+    producer = rig.producer(route="drop", slots=2)
     for number in range(10):
         slab = producer.alloc()
         assert slab is not None
         assert (slab.credit, slab.min_version) == (number, 0)
         producer.put(slab)
-    assert (producer.counts.put, producer.counts.dropped) == (10, {"nobody": 10})
+    assert (producer.counts.put, producer.counts.dropped) == (10, {"no_consumer": 10})

@@ -135,21 +135,21 @@ REFUSED = [
     ),
     (put("nodes/trainer/worker", "trainr"), None),
     (
-        put("streams/ask.main/route", "nobody"),
-        "error[E10]: stream 'ask.main' is of kind infer, which has no route: nobody\n"
+        put("streams/ask.main/route", "drop"),
+        "error[E10]: stream 'ask.main' is of kind infer, which has no route: drop\n"
         "  because: only samples are shared out; a question finds its server, and weights go to all\n"
-        "  try: remove it, or streams: {sample: {route: nobody}}",
+        "  try: remove it, or streams: {sample: {route: drop}}",
     ),
     (
-        put("streams/params.main/route", "nobody"),
-        "error[E10]: stream 'params.main' is of kind param, which has no route: nobody\n"
+        put("streams/params.main/route", "drop"),
+        "error[E10]: stream 'params.main' is of kind param, which has no route: drop\n"
         "  because: only samples are shared out; a question finds its server, and weights go to all\n"
-        "  try: remove it, or streams: {sample: {route: nobody}}",
+        "  try: remove it, or streams: {sample: {route: drop}}",
     ),
     (
-        put("streams/samples.main/route", "nobody"),
+        put("streams/samples.main/route", "drop"),
         "error[E10]: nothing can reach 'trainer' on 'samples.main': it would wait for ever\n"
-        "  because: route: nobody drops all that comes to 'samples.main'\n"
+        "  because: route: drop discards everything that reaches 'samples.main'\n"
         "  try: route: fair, or a graph without 'trainer'",
     ),
 ]
@@ -173,16 +173,16 @@ def relayed(nodes, streams):
     nodes["buffer"] = {"worker": "buffer", "ports": {"source": "raw", "sink": "samples.main"}}
 
 
-def test_a_trainer_behind_a_stream_that_nobody_gets_is_refused():
+def test_a_trainer_behind_a_stream_that_drops_is_refused():
     def change(nodes, streams):
         relayed(nodes, streams)
-        streams["raw"]["route"] = "nobody"
+        streams["raw"]["route"] = "drop"
 
     check(changed(relayed))
     with pytest.raises(SrlError) as caught:
         check(changed(change))
     assert caught.value.headline == "nothing can reach 'trainer' on 'samples.main': it would wait for ever"
-    assert dict(caught.value.facts)["because"] == "route: nobody drops all that comes to 'raw'"
+    assert dict(caught.value.facts)["because"] == "route: drop discards everything that reaches 'raw'"
 
 
 def test_workers_that_feed_only_each_other_are_refused():
@@ -192,16 +192,16 @@ def test_workers_that_feed_only_each_other_are_refused():
         nodes["buffer"]["ports"]["source"] = "back"
         nodes["buffer 2"] = {"worker": "buffer", "ports": {"source": "loop", "sink": "back"}}
         nodes["buffer 3"] = {"worker": "buffer", "ports": {"source": "back", "sink": "loop"}}
-        streams["raw"]["route"] = "nobody"
+        streams["raw"]["route"] = "drop"
 
     with pytest.raises(SrlError, match="nothing can reach 'trainer'"):
         check(changed(change))
 
 
-def test_actors_alone_may_give_to_nobody():
+def test_actors_alone_may_drop_their_slabs():
     def change(nodes, streams):
         del nodes["trainer"], nodes["policy"]["ports"]["params"], streams["params.main"]
-        streams["samples.main"]["route"] = "nobody"
+        streams["samples.main"]["route"] = "drop"
 
     check(changed(change))
 

@@ -62,6 +62,6 @@ def test_minibatches_that_do_not_divide_a_batch_have_their_size_in_the_plan():
 
 
 def test_a_route_that_is_not_fair_is_shown():
-    done = plan(read_experiment(DATA | {"streams": {"sample": {"route": "nobody"}}}), machine=MACHINE)
-    assert "actor x 2 --> trainer  route nobody\n" in as_text(done.graph)
+    done = plan(read_experiment(DATA | {"streams": {"sample": {"route": "drop"}}}), machine=MACHINE)
+    assert "actor x 2 --> trainer  route drop\n" in as_text(done.graph)
     assert done.graph.stream("samples.main") == graph_from_yaml(graph_to_yaml(done.graph)).stream("samples.main")

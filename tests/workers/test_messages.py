@@ -155,7 +155,7 @@ def replace_nodes(work: Any, nodes: tuple[Node, ...]) -> Any:
     ("route", "via", "pairs"),
     [
         ("fair", "shm", {(i, j) for i in range(4) for j in range(2)}),
-        ("nobody", "shm", set()),
+        ("drop", "shm", set()),
         ("fair", "inproc", {(0, 0), (1, 1)}),
     ],
 )
