@@ -1,4 +1,4 @@
-"""The other commands: `python -m srl VERB`, or `srl VERB`."""
+"""The other commands: `python -m srl COMMAND`, or `srl COMMAND`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from srl.core.errors import UserError
 from srl.core.load import nearest
 
 VERBS: dict[str, tuple[str, str]] = {
-    "launch": ("srl.cli.launch:run_command", "run an experiment; the same as python -m srl.launch"),
-    "list": ("srl.cli.look:list_", "the experiments there are, and what can be named in one"),
-    "graph": ("srl.cli.look:graph", "how an experiment, or a run, is wired: text or --mermaid"),
-    "check": ("srl.cli.look:check", "check an experiment without starting it; check env NAME tries an env alone"),
-    "expect": ("srl.cli.expect:expect", "run an experiment with several seeds: does it reach what its file says?"),
-    "eval": ("srl.cli.play:evaluate", "play episodes with a run's policy and print what came out"),
-    "play": ("srl.cli.play:play", "watch a run's policy: --record FILE.mp4"),
-    "bench": ("srl.cli.bench:bench", "bench limit experiment=NAME: what this machine could reach, and what it does"),
-    "status": ("srl.cli.status:status", "runs and how they stand"),
-    "doctor": ("srl.cli.status:doctor", "this machine and installation"),
+    "launch": ("srl.cli.launch:run_command", "run an experiment; same as python -m srl.launch"),
+    "list": ("srl.cli.look:list_", "the experiments, and the names that can be used in one"),
+    "graph": ("srl.cli.look:graph", "workers and streams of an experiment or a run, as text or --mermaid"),
+    "check": ("srl.cli.look:check", "check an experiment without starting it; check env NAME checks an env alone"),
+    "expect": ("srl.cli.expect:expect", "run an experiment with several seeds and check that it reaches the return in its file"),
+    "eval": ("srl.cli.play:evaluate", "play episodes with the policy of a run and print the means"),
+    "play": ("srl.cli.play:play", "film episodes of a run: --record FILE.mp4"),
+    "bench": (
+        "srl.cli.bench:bench",
+        "bench limit experiment=NAME: the highest possible rate of this machine and the rate reached",
+    ),
+    "status": ("srl.cli.status:status", "the newest runs: state, env steps, return, duration"),
+    "doctor": ("srl.cli.status:doctor", "the machine and the installation, and what is missing"),
 }
 
 
@@ -52,7 +55,7 @@ def _main(argv: list[str]) -> int:
 def _help() -> str:
     wide = max(map(len, VERBS))
     rows = [f"  srl {verb:<{wide}}  {about}" for verb, (_, about) in VERBS.items()]
-    return "\n".join(["Distributed reinforcement learning.", "", *rows, "", "  srl VERB --help says more of each"])
+    return "\n".join(["Distributed reinforcement learning.", "", *rows, "", "  srl COMMAND --help explains each"])
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ class LoadedRun:
         envs: int | None = None,
         greedy: bool | None = None,
         against: Mapping[str, LoadedPolicy] | None = None,
-    ) -> dict[str, float]:
+    ) -> Evaluation:
         """Means over whole episodes: `return`, `length`, and the env's own numbers. `against` replaces policies by name.
 
         `greedy`: None, as the run's own evaluator plays.
@@ -120,7 +120,8 @@ class LoadedRun:
         try:
             while not rollout.step(greedy=greedy, episodes=episodes):
                 pass
-            return rollout.result()
+            spread = {name: float(np.std(values, ddof=len(values) > 1)) for name, values in rollout.returns().items()}
+            return Evaluation(rollout.result(), spread=spread, episodes=rollout.episodes, greedy=greedy)
         finally:
             rollout.close()
 
@@ -155,6 +156,18 @@ class LoadedRun:
         if len(names) > 1:
             raise UserError("the run has several policies", ("policies", ", ".join(names)), ("try", f"name='{names[0]}'"))
         return names[0]
+
+
+class Evaluation(dict[str, float]):
+    """Means over episodes by name, with how they were measured."""
+
+    def __init__(self, means: Mapping[str, float], *, spread: Mapping[str, float], episodes: int, greedy: bool) -> None:
+        super().__init__(means)
+        self.spread = spread
+        """Standard deviation of the returns, by the same name."""
+        self.episodes = episodes
+        self.greedy = greedy
+        """Whether the most likely actions were taken, or sampled ones."""
 
 
 @dataclass

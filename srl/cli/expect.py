@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from srl.cli.parsing import Parser, words_of
-from srl.cli.sweep import Outcome, columns, last_row, number, print_failures, run_each, values
+from srl.cli.sweep import Outcome, last_row, print_failures, run_each, values
 from srl.core.errors import UserError
+from srl.core.text import columns
+from srl.core.text import figure as rounded
 from srl.observe.expectation import RETURN, expected, figure, wanted_returns
 from srl.plan.prepare import Prepared, prepare
 
@@ -59,13 +61,13 @@ def table(outcomes: Sequence[Outcome], wanted: dict[str, float]) -> str:
                 outcome.changes[-1].removeprefix("seed="),
                 expected(wanted),
                 _reached(outcome.folder, wanted),
-                number(row.get("env_steps")),
-                number(row.get("wall")),
+                rounded(row.get("env_steps")),
+                rounded(row.get("wall")),
                 ("yes" if holds(outcome) else "no") + (f" ({outcome.end})" if outcome.exit_code else ""),
                 str(outcome.folder or "none"),
             )
         )
-    return columns(rows)
+    return columns(rows, right=(3, 4))
 
 
 def holds(outcome: Outcome) -> bool:
@@ -78,9 +80,7 @@ def _wanted(prepared: Prepared) -> dict[str, float]:
     wanted = dict(prepared.graph.expect)
     returns = wanted_returns(wanted)
     if not returns:
-        raise UserError(
-            f"the experiment '{prepared.graph.name}' does not say what it reaches", ("try", "expect={return: 475}, or what it is")
-        )
+        raise UserError(f"experiment '{prepared.graph.name}' has no `expect:` section", ("try", "expect={return: 475}"))
     assert prepared.derived is not None
     teams = list(prepared.derived.env.teams)
     names = [RETURN] if len(teams) == 1 else [f"{RETURN}/{team}" for team in teams]

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from srl.cli.guard import guarded
+from srl.cli.hints import add_hints
+from srl.core.errors import UserError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,6 +18,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_command(argv: list[str]) -> int:
     """The same without the handling of errors."""
+    try:
+        return _run(argv)
+    except UserError as error:
+        add_hints(error, argv)
+        raise
+
+
+def _run(argv: list[str]) -> int:
     if not argv or "--help" in argv or "-h" in argv:
         return _help(argv)
     given = _parser().parse_intermixed_args(argv)

@@ -1,7 +1,8 @@
-"""`srl list`, `srl graph`, `srl check`: nothing is started."""
+"""`srl list`, `srl graph` and `srl check`, which start nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from srl.cli.parsing import Parser, words_of
@@ -10,8 +11,8 @@ from srl.plan.prepare import prepare
 
 
 def list_(argv: list[str]) -> int:
-    """Experiments with a line on each, then the names that a file can use."""
-    Parser(prog="srl list", description="the experiments there are, and what can be named in one").parse_args(argv)
+    """The experiments, each with a line about it, then all names that a file can use."""
+    Parser(prog="srl list", description="the experiments, and the names that can be used in one").parse_args(argv)
     from srl.config.compose import list_experiments
     from srl.core.registry import REGISTRIES
     from srl.graph.layouts import LAYOUTS
@@ -29,7 +30,7 @@ def list_(argv: list[str]) -> int:
 
 def graph(argv: list[str]) -> int:
     """The wiring of an experiment or of a run folder."""
-    parser = Parser(prog="srl graph", description="how an experiment, or a run, is wired")
+    parser = Parser(prog="srl graph", description="workers and streams of an experiment or a run")
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides, or a run folder")
     parser.add_argument("--mermaid", action="store_true", help="a Mermaid flowchart")
     parser.add_argument("--yaml", action="store_true", help="the graph itself")
@@ -46,35 +47,36 @@ def graph(argv: list[str]) -> int:
 
 
 def check(argv: list[str]) -> int:
-    """All checks of a start, or `env NAME`."""
+    """Check an experiment, or with `env` an env alone."""
     if argv[:1] == ["env"]:
         return _check_env(argv[1:])
     parser = Parser(prog="srl check", description="check an experiment without starting it")
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides, or: env NAME")
     experiment, overrides = words_of(parser.parse_intermixed_args(argv).words)
-    from srl.observe.console import aligned
+    from srl.core.text import aligned
 
     prepared = prepare(experiment, overrides)
     print(aligned(prepared.lines()))
-    print("all is well")
+    print("OK")
     return 0
 
 
 def _check_env(argv: list[str]) -> int:
-    parser = Parser(prog="srl check env", description="try an env alone: spaces, resets, flags, seeds")
-    parser.add_argument("name")
-    parser.add_argument("settings", nargs="*", help="of the env: id=..., stats=[...]")
+    parser = Parser(prog="srl check env", description="step an env alone: spaces, resets, ends of episodes, seeds, saving")
+    parser.add_argument("words", nargs="+", metavar="ENV [key=value ...]", help="env=NAME or NAME, then its settings: env.id=...")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--ticks", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=200)
     given = parser.parse_intermixed_args(argv)
     from srl.config.compose import compose
     from srl.core.registry import load_plugins
     from srl.envs.check import check_env
 
-    composed = compose(None, given.settings, settings={"use": given.name})
-    data = dict(composed.data)
-    load_plugins(data.pop("plugins", ()))
-    print("\n".join(check_env(data, seed=given.seed, ticks=given.ticks).lines()))
+    name, words = words_of(given.words)
+    composed = compose(None, [f"env={name}", *words] if name is not None else words)
+    load_plugins(composed.data.get("plugins", ()))
+    env = composed.data.get("env", "")
+    component = dict(env) if isinstance(env, Mapping) else {"use": env}
+    print("\n".join(check_env(component, seed=given.seed, ticks=given.steps).lines()))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Payoffs: what comes of it when the saved versions of one side play those of the other, from the run folder alone."""
+"""Payoff matrices: the saved versions of one team play those of the other. Needs only the run folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from srl.core.errors import UserError
+from srl.core.text import count
 from srl.loaded import LoadedPolicy, LoadedRun
 from srl.store import checkpoint
 from srl.store.atomic import replace_file
@@ -75,7 +76,7 @@ class Payoff:
 
     def head(self) -> list[str]:
         """The lines above the matrix."""
-        how = "most likely actions" if self.greedy else "drawn actions"
+        how = "most likely actions" if self.greedy else "sampled actions"
         return [
             f"{self.statistic}: rows {self.rows.team}, columns {self.columns.team}; {self.episodes} episodes each, {how}",
             self._line("", [*(one.label for one in self.columns.versions), "mean"]),
@@ -177,8 +178,8 @@ def _two_teams(run: LoadedRun) -> list[str]:
     teams = list(run.derived.env.teams)
     if len(teams) != 2:
         raise UserError(
-            "versions of two sides can meet where there are two",
-            ("found", f"an env with {len(teams)} team{'s' * (len(teams) != 1)}: {', '.join(teams)}"),
+            "cross-play requires an env with exactly two teams",
+            ("found", f"{count(len(teams), 'team')}: {', '.join(teams)}"),
         )
     return teams
 

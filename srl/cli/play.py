@@ -10,31 +10,32 @@ from typing import TYPE_CHECKING
 
 from srl.cli.parsing import Parser
 from srl.core.errors import UserError
+from srl.core.text import columns, count, figure
 
 if TYPE_CHECKING:
-    from srl.loaded import LoadedRun
+    from srl.loaded import Evaluation, LoadedRun
 
 
 def evaluate(argv: list[str]) -> int:
-    """Means over episodes; `--cross-play` lets the saved versions of both sides meet, `--cross-play OTHER` those of two runs."""
-    parser = Parser(prog="srl eval", description="play episodes with a run's policy and print what came out")
+    """Print means over episodes. `--cross-play`: a matrix of saved versions, `--cross-play RUN`: one run against another."""
+    parser = Parser(prog="srl eval", description="play episodes with the policy of a run and print the means")
     parser.add_argument("run", help="a run folder, or one above it: its newest run")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
     parser.add_argument("--episodes", type=_number, help="how many, of each match (default: 20; cross play: 32)")
     parser.add_argument("--envs", type=_number, default=None, help="envs side by side")
     parser.add_argument(
-        "--sampled", action="store_true", help="drawn actions, as in training (default: as the run was evaluated)"
+        "--sampled", action="store_true", help="sample actions, as in training (default: as the run was evaluated)"
     )
     parser.add_argument(
         "--cross-play",
         metavar="RUN",
         nargs="?",
         const="",
-        help="alone: a matrix of the saved versions of one side (rows) against those of the other (columns), also written to"
-        " cross_play.json of the run; with a RUN: each policy of this run against the others of that one",
+        help="alone: a matrix of the saved versions of one team (rows) against those of the other (columns), also written to"
+        " cross_play.json in the run folder; with RUN: each policy of this run against the others of that run",
     )
-    parser.add_argument("--versions", type=_versions, default=8, metavar="N", help="of each side, or `all` (default: 8)")
-    parser.add_argument("--show", metavar="NAME", help="the number that the matrix shows (default: the env's, else the return)")
+    parser.add_argument("--versions", type=_versions, default=8, metavar="N", help="versions of each team, or `all` (default: 8)")
+    parser.add_argument("--show", metavar="NAME", help="the statistic in the matrix (default: the env's own, else the return)")
     given = parser.parse_args(argv)
     from srl.loaded import load_run
 
@@ -46,12 +47,12 @@ def evaluate(argv: list[str]) -> int:
     _say_checkpoints(run, given.checkpoint)
     if other is None:
         result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=_greedy(given))
-        print("\n".join(_rows(result)))
+        print("\n".join(_lines(result)))
         return 0
     names = list(run.derived.players)
     if len(names) < 2 or list(other.derived.players) != names:
         raise UserError(
-            "cross play needs two runs with the same policies, and more than one of them",
+            "cross play needs two runs with the same policies, and at least two policies",
             (str(run.folder), ", ".join(names)),
             (str(other.folder), ", ".join(other.derived.players)),
         )
@@ -60,23 +61,23 @@ def evaluate(argv: list[str]) -> int:
         against = {key: other.policy(given.checkpoint, name=key) for key in names if key != name}
         result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=_greedy(given), against=against)
         print(f"{name} of {run.folder} against {', '.join(against)} of {other.folder}")
-        print("\n".join(f"  {row}" for row in _rows(result)))
+        print("\n".join(f"  {line}" for line in _lines(result)))
     return 0
 
 
 def play(argv: list[str]) -> int:
-    """Write a video; without `--record` into the run's own folder of videos."""
-    parser = Parser(prog="srl play", description="watch a run's policy")
+    """Write a video; without `--record` into videos/ of the run folder."""
+    parser = Parser(prog="srl play", description="film episodes played by the policy of a run")
     parser.add_argument("run", help="a run folder, or one above it: its newest run")
     parser.add_argument("--record", metavar="FILE", type=Path, help=".mp4, .gif or .png (default: videos/ of the run)")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
     parser.add_argument("--episodes", type=_number, default=1)
-    parser.add_argument("--fps", type=float, help="pictures a second (default: as fast as the real thing)")
+    parser.add_argument("--fps", type=float, help="frames per second (default: the speed of the env)")
     parser.add_argument(
-        "--sampled", action="store_true", help="drawn actions, as in training (default: as the run was evaluated)"
+        "--sampled", action="store_true", help="sample actions, as in training (default: as the run was evaluated)"
     )
     given = parser.parse_args(argv)
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures need no window, nor SDL's complaint that there is none
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no window is needed, and no warning of SDL that there is none
     from srl.envs.video import record, write_video
     from srl.loaded import load_run
 
@@ -123,7 +124,7 @@ def _say_checkpoints(run: LoadedRun, which: str) -> None:
 
 def _number(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return int(text)
 
 
@@ -132,10 +133,15 @@ def _versions(text: str) -> int | None:
     if text == "all":
         return None
     if not text.isdigit() or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither `all` nor a number from 2 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is neither `all` nor a number of at least 2")
     return int(text)
 
 
-def _rows(result: dict[str, float]) -> list[str]:
-    wide = max(map(len, result), default=0)
-    return [f"{name:<{wide}}  {value:.4g}" for name, value in result.items()]
+def _lines(result: Evaluation) -> list[str]:
+    """How it was measured, then a line for each number."""
+    rows = []
+    for name, value in result.items():
+        spread = f"± {figure(result.spread[name])}" if name in result.spread else ""
+        rows.append((name, figure(value), spread))
+    how = "most likely actions" if result.greedy else "sampled actions"
+    return [f"{count(result.episodes, 'episode')}, {how}", *columns(rows, right=(1,)).splitlines()]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from srl.cli.parsing import Parser
 from srl.core.errors import UserError
+from srl.core.text import aligned, columns, count, figure
+from srl.observe.console import clock_time
 from srl.store.run_folder import RunFolder
 
 _NEEDED = ("numpy", "torch", "gymnasium", "zmq", "msgpack", "yaml", "grpc", "safetensors", "rich")
@@ -21,32 +23,35 @@ _EXTRAS = {
 
 
 def status(argv: list[str]) -> int:
-    """One line for each run, newest first; one run in full."""
-    parser = Parser(prog="srl status", description="runs and how they stand")
+    """One line per run, newest first; everything about a single run."""
+    parser = Parser(prog="srl status", description="the newest runs: state, env steps, mean return of 100 episodes, duration")
     parser.add_argument("folder", nargs="?", default="runs", help="a run folder, or one above (default: runs)")
-    parser.add_argument("--all", action="store_true", help="all of them, not only the newest ten")
+    parser.add_argument("--all", action="store_true", help="all runs, not only the newest ten")
     given = parser.parse_args(argv)
     root = Path(given.folder)
     if (root / "status.json").is_file():
         run = RunFolder(root)
-        for key, value in (run.read_status() | {"state": run.state}).items():
-            print(f"{key:<12} {value}")
+        print(aligned((key, str(value)) for key, value in (run.read_status() | {"state": run.state}).items()))
         return 0
     if not root.is_dir():
         raise UserError(f"{root} does not exist", ("try", "python -m srl.launch experiment=cartpole, which makes a run"))
     found = sorted(((_moment(run), run) for run in RunFolder.below(root)), key=lambda one: one[0], reverse=True)
-    for moment, run in found if given.all else found[:10]:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else "?"
-        try:
-            facts, state = run.read_status(), run.state
-        except UserError as error:
-            print(f"{when:<19}  {'damaged':<15} {'':<22}  {error.headline}: {dict(error.facts).get('found', '')}")
-            continue
-        steps = f"{facts['env_steps']:>12,} env steps" if "env_steps" in facts else ""
-        print(f"{when}  {state:<15} {steps:<22}  {run.path}")
-    if not found:
-        print(f"no runs in {root}")
+    rows: list[tuple[str, ...]] = [("updated", "state", "env steps", "return", "duration", "folder")]
+    rows += [_row(moment, run) for moment, run in (found if given.all else found[:10])]
+    print(columns(rows, right=(2, 3, 4)) if found else f"no runs in {root}")
+    if len(found) > len(rows) - 1:
+        print(f"the newest 10 of {len(found)}: --all shows all")
     return 0
+
+
+def _row(moment: float, run: RunFolder) -> tuple[str, ...]:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else "?"
+    try:
+        facts, state = run.read_status(), run.state
+    except UserError as error:
+        return when, "damaged", "", "", "", f"{error.headline}: {dict(error.facts).get('found', '')}"
+    duration = clock_time(facts["seconds"]) if "seconds" in facts else ""
+    return when, state, figure(facts.get("env_steps")), figure(facts.get("mean_return")), duration, str(run.path)
 
 
 def _moment(run: RunFolder) -> float:
@@ -58,8 +63,8 @@ def _moment(run: RunFolder) -> float:
 
 
 def doctor(argv: list[str]) -> int:
-    """What the installation and the machine have, and what is missing. Exit 2 if something needed is."""
-    Parser(prog="srl doctor", description="this machine and installation").parse_args(argv)
+    """Print what the machine and the installation have. Exit code 2 if something required is missing."""
+    Parser(prog="srl doctor", description="the machine and the installation, and what is missing").parse_args(argv)
     from srl.core.machine import Machine
     from srl.store.run_folder import describe_machine
 
@@ -75,7 +80,7 @@ def doctor(argv: list[str]) -> int:
         print(f"{name:<20} {'installed' if _has(name) else 'not installed'} ({use})")
     for problem in problems:
         print(f"problem: {problem}")
-    print("all is well" if not problems else f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
+    print("OK" if not problems else count(len(problems), "problem"))
     return 2 if problems else 0
 
 

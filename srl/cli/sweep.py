@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from srl.core.errors import UserError
+from srl.core.readings import RETURN
+from srl.core.text import columns, count, figure, mean_and_spread
 from srl.plan.prepare import prepare
 from srl.store.lines import read_numbers
-
-_RETURN = "episode/return"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Outcome:
     exit_code: int
     folder: Path | None
     text: str
-    """What it said: its result, or the error that it was refused with."""
+    """What it printed: its result, or the error it was refused with."""
 
     @property
     def end(self) -> str:
@@ -52,13 +52,13 @@ def run_each(
     for changes in combinations[1:]:
         prepare(experiment, [*overrides, *changes], look=False)  # a wrong one is found before the first run
     folder = Path(runs) / f"{name}_{kind}" / time.strftime("%Y%m%d-%H%M%S")
-    print(f"{len(combinations)} run{'s' * (len(combinations) > 1)}, {jobs} at a time, in {folder}", flush=True)
+    print(f"{count(len(combinations), 'run')}, {jobs} at a time, in {folder}", flush=True)
     words = [f"experiment={experiment}", *overrides] if experiment is not None else list(overrides)
     pool = ThreadPoolExecutor(max(1, jobs))
     try:
         return list(pool.map(lambda changes: _run(words, changes, folder), combinations))
     finally:
-        pool.shutdown(cancel_futures=True)  # after Ctrl-C none is begun any more
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C no further run starts
 
 
 def values(axis: str) -> list[str]:
@@ -77,23 +77,26 @@ def values(axis: str) -> list[str]:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """One line for each run."""
-    rows = [("run", "end", "env steps", "return", "seconds", "folder")]
+    """One line for each run, then one for each group of runs that differ in their seed only."""
+    rows: list[tuple[str, ...]] = [("run", "end", "env steps", "return", "seconds", "folder")]
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for outcome in outcomes:
         row = last_row(outcome.folder)
-        figures = (number(row.get("env_steps")), number(row.get(_RETURN)), number(row.get("wall")))
+        figures = (figure(row.get("env_steps")), figure(row.get(RETURN)), figure(row.get("wall")))
         rows.append((" ".join(outcome.changes), outcome.end, *figures, str(outcome.folder or "none")))
-    return columns(rows)
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Cells below each other."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+        if RETURN in row:
+            without_seed = tuple(word for word in outcome.changes if not word.startswith("seed="))
+            groups.setdefault(without_seed, []).append(row)
+    for changes, found in groups.items():
+        if len(found) > 1:
+            label = " ".join([*changes, f"mean of {len(found)} seeds"])
+            means = (mean_and_spread([row[name] for row in found]) for name in ("env_steps", RETURN, "wall"))
+            rows.append((label, "", *means, ""))
+    return columns(rows, right=(2, 3, 4))
 
 
 def print_failures(outcomes: Sequence[Outcome]) -> None:
-    """What the runs that failed said."""
+    """Print what the failed runs printed."""
     for outcome in outcomes:
         if outcome.exit_code and outcome.text:
             print(f"{' '.join(outcome.changes)}:\n{outcome.text}")
@@ -105,12 +108,6 @@ def last_row(folder: Path | None) -> dict[str, Any]:
     for row in read_numbers(folder / "metrics.jsonl") if folder is not None else ():
         merged.update({key: value for key, value in row.items() if value is not None})
     return merged
-
-
-def number(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def _run(words: Sequence[str], changes: Sequence[str], folder: Path) -> Outcome:

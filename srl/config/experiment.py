@@ -86,7 +86,7 @@ class Evaluation:
     episodes: int = option(20, "episodes of each", low=1)
     envs: int | Auto = option("auto", "envs that play them side by side", low=1, high=1 << 16)
     greedy: bool = option(True, "play the most likely actions")
-    sampled: bool = option(False, "also play with drawn actions, as training does")
+    sampled: bool = option(False, "also play with sampled actions, as training does")
     cross_play: bool = option(False, "each team also plays against the initial policies of the others")
     film_every: int = option(0, "evaluations between two videos; 0: none", low=0)
 

@@ -57,6 +57,7 @@ class RunLog:
         self._expectation = Expectation(graph.expect, stop=graph.stop.env_steps, reached=earlier.get("reached"))
         self._top = self.incarnation
         self._state = "running"
+        self._before = float(earlier.get("seconds", 0.0))
         self._remarked = False
         self._solved: float | None = None
         self._status()
@@ -181,7 +182,10 @@ class RunLog:
             "env_steps": steps,
             "experiment": self._graph.name,
             "seed": self._graph.seed,
+            "seconds": round(self._before + self._totals.elapsed, 3),
         }
+        if (mean := self._totals.episode_return) is not None:
+            own["mean_return"] = mean
         if self._solved is not None:
             own["solved"] = self._solved
         if self._expectation.wanted:

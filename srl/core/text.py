@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -36,6 +36,29 @@ def aligned(lines: Iterable[tuple[str, str]]) -> str:
         rows.append(f"{label:<{width}}  {first}")
         rows += [f"{'':<{width}}  {each}" for each in rest]
     return "\n".join(row.rstrip() for row in rows)
+
+
+def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
+    """Cells below each other; the columns `right` are set to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip()
+        for row in rows
+    )
+
+
+def figure(value: float | None) -> str:
+    """`1,200`, `0.512`, `487.2`; empty for None."""
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    """`487.2 ± 12.3`: mean and standard deviation."""
+    mean = sum(values) / len(values)
+    spread = (sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)) ** 0.5
+    return f"{figure(mean)} ± {figure(spread)}" if len(values) > 1 else figure(mean)
 
 
 def settings(values: Mapping[str, Any]) -> str:

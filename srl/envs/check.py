@@ -12,6 +12,7 @@ from srl.api.env import ActionSpec, BatchEnv, Block, Box, Discrete, EnvSpec, Mul
 from srl.core.blame import blaming
 from srl.core.seeds import Seeds
 from srl.core.spec import lead, spec_of
+from srl.core.text import aligned, count
 from srl.core.tree import Array, Tree, leaves, map_tree
 from srl.envs.faults import bad_step, name_of
 from srl.envs.resolve import make_env
@@ -33,24 +34,28 @@ class GivenSeeds(Seeds):
 
 @dataclass(slots=True)
 class EnvReport:
-    """What the checker found; what breaks a run is raised instead."""
+    """What the checker found. What would break a run is raised instead."""
 
     spec: EnvSpec
-    ticks: int
+    steps: int
     episodes: int
     saveable: bool
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
         """What `srl check env NAME` prints."""
-        text = [f"team {name}: agents {', '.join(team.agents)}   action {team.action}" for name, team in self.spec.teams.items()]
+        rows, episodes = [], count(self.episodes, "episode")
         for name, team in self.spec.teams.items():
+            rows.append((f"team {name}", f"{count(len(team.agents), 'agent')}: {', '.join(team.agents)}"))
             for path, leaf in leaves(team.obs):
-                text.append(f"team {name}: obs {path or '(bare)'} {leaf.dtype} {leaf.shape}{'   masked' if team.mask else ''}")
-        text.append(f"{self.ticks} ticks of {_COPIES} copies, {self.episodes} episodes ended")
-        text.append("writes in place, begins episodes in the next step, is the same when seeded alike")
-        text.append("can be saved: resumes exactly" if self.saveable else "cannot be saved: a resume begins new episodes")
-        return text + [f"warning: {line}" for line in self.warnings]
+                rows.append((f"  observation {path}".rstrip(), f"{leaf.dtype} {leaf.shape}"))
+            rows.append(("  action", f"{team.action}{', with a mask' if team.mask else ''}"))
+        rows.append(("tried", f"{self.steps} random steps of {_COPIES} copies, {episodes} ended"))
+        rows.append(("OK", "equal seeds give equal episodes; an episode starts in the step after the last one ended"))
+        rows.append(
+            ("resume", "exact: the env can be saved" if self.saveable else "starts new episodes: the env cannot be saved")
+        )
+        return [*aligned(rows).splitlines(), *(f"warning: {line}" for line in self.warnings)]
 
 
 def check_env(component: Any, *, seed: int = 0, ticks: int = 200) -> EnvReport:
@@ -218,12 +223,12 @@ def _sample(action: ActionSpec, mask: Tree | None, active: Array, rng: np.random
 def _choices(counts: tuple[int, ...], mask: Tree | None, active: Array, rng: np.random.Generator) -> Array:
     """[E, A, entries] int64; where nothing is allowed, the first."""
     columns, start = [], 0
-    for count in counts:
-        score = rng.random((*active.shape, count))
+    for number in counts:
+        score = rng.random((*active.shape, number))
         if mask is not None:
-            score = np.where(np.asarray(mask)[..., start : start + count], score, -1.0)
+            score = np.where(np.asarray(mask)[..., start : start + number], score, -1.0)
         columns.append(score.argmax(axis=-1))
-        start += count
+        start += number
     return np.stack(columns, axis=-1).astype(np.int64)
 
 

@@ -65,6 +65,12 @@ class Status:
     exit_code: int | None = None
     checkpoint: str = ""
     reached: Any = None
+    mean_return: float | None = None
+    """Over the last 100 episodes."""
+    seconds: float = option(0.0, low=0)
+    """Of all sessions together."""
+    solved: float | None = None
+    """The mean return with which the run ended by `stop.return`."""
 
 
 class RunFolder:

@@ -38,7 +38,7 @@ class EvaluatorArgs:
     episodes: int = option(16, "episodes of each match", low=1)
     every: int = option(50_000, "env steps between evaluations", low=1)
     greedy: bool = option(True, "play the most likely actions")
-    sampled: bool = option(False, "also play with drawn actions, as training does")
+    sampled: bool = option(False, "also play with sampled actions, as training does")
     cross_play: bool = option(False, "each team also plays against the initial policies of the others")
     film_every: int = option(0, "evaluations between two videos; 0: none", low=0)
 

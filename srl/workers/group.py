@@ -42,6 +42,8 @@ class Group:
         title: str = "episode",
     ) -> None:
         self.spec, self.reading = derived.env, reading
+        self.keep_returns: dict[str, list[float]] | None = None
+        """Return of every agent in every episode counted, by the name of its metric; None: they are not kept."""
         self.row = 0
         """The row that is asked now."""
         self.tick = 0
@@ -204,7 +206,10 @@ class Group:
             for team, agents in player.slices.items():
                 name = f"{self._title}/return/{team}" if several else f"{self._title}/return"
                 took = took_part[:, agents]
-                self.reading.episode(name, float(returns[:, agents][took].sum()), float(np.count_nonzero(took)))
+                ended_with = returns[:, agents][took]
+                self.reading.episode(name, float(ended_with.sum()), float(len(ended_with)))
+                if self.keep_returns is not None:
+                    self.keep_returns.setdefault(name, []).extend(ended_with.tolist())
             if "length" not in self.spec.stats:
                 self.reading.episode(
                     f"{self._title}/length", float(lived.max(1).sum()) / len(self._all), len(over) / len(self._all)

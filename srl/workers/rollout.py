@@ -41,6 +41,7 @@ class Rollout:
         self._round += 1
         self.group.renew(self._round)
         self._reading.clear()
+        self.group.keep_returns = {}
         self._played = np.zeros(self.envs, np.int64)
 
     def step(self, *, greedy: bool, episodes: int | None = None) -> bool:
@@ -56,6 +57,15 @@ class Rollout:
         if over is not None:
             self._played += over
         return share is not None and bool((self._played >= share).all())
+
+    @property
+    def episodes(self) -> int:
+        """How many have been counted."""
+        return int(self._reading["episodes"])
+
+    def returns(self) -> dict[str, list[float]]:
+        """The return of every agent in every episode counted, named as in `result`."""
+        return {name.removeprefix("episode/"): values for name, values in (self.group.keep_returns or {}).items()}
 
     def result(self) -> dict[str, float]:
         """Means over the episodes counted: `return`, `length`, and the env's statistics."""

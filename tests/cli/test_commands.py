@@ -53,7 +53,8 @@ def test_eval_and_play_work_from_the_folder_alone(run, tmp_path, capsys):
     said = capsys.readouterr().out.splitlines()
     path = srl.load_run(run).checkpoint("best")
     assert said[0] == f"checkpoint {path} (env step {int(path.name.removeprefix('step_')):,})"
-    assert said[1].startswith("return")
+    assert said[1] == "2 episodes, most likely actions"
+    assert said[2].split()[0] == "return" and said[2].split()[2] == "±"
     video = tmp_path / "episode.gif"
     assert verbs(["play", str(run), "--record", str(video)]) == 0
     assert capsys.readouterr().out.splitlines() == [said[0], str(video)]
@@ -64,7 +65,7 @@ def test_eval_and_play_work_from_the_folder_alone(run, tmp_path, capsys):
 @pytest.mark.parametrize("words", [["eval", "--episodes"], ["eval", "--envs"], ["play", "--episodes"]])
 def test_no_episodes_and_no_envs_are_refused(run, words, number, capsys):
     assert verbs([words[0], str(run), f"{words[1]}={number}"]) == 2
-    assert f"'{number}' is no number from 1 on" in capsys.readouterr().err
+    assert f"'{number}' is not a number of at least 1" in capsys.readouterr().err
 
 
 def test_a_loaded_policy_predicts_for_one_and_for_many(run):
@@ -165,7 +166,9 @@ def test_looking_commands_answer(words, capsys):
 
 def test_status_lists_runs(run, capsys):
     assert verbs(["status", str(run.parent.parent)]) == 0
-    assert str(run) in capsys.readouterr().out
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["updated", "state", "env", "steps", "return", "duration", "folder"]
+    assert any(str(run) in row and " 00:00:0" in row for row in rows)
 
 
 def test_an_unknown_command_names_the_nearest(capsys):
@@ -176,6 +179,31 @@ def test_an_unknown_command_names_the_nearest(capsys):
 def test_an_unknown_option_names_the_nearest(capsys):
     assert main(["cartpole", "--dri-run"]) == 2
     assert "did you mean: --dry-run?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["cartpole", "lr=5e-4"], "algorithm.lr=5e-4?"),
+        (["cartpole", "envs=8"], "sampling.envs=8"),
+        (["cartpole", "--seed", "3"], "seed=3?"),
+        (["--experiment", "cartpole"], "experiment=cartpole?"),
+        (["cartpole", "--algorithm.lr=3e-4"], "algorithm.lr=3e-4?"),
+        (["cartpole", "algorithm.lr=1e-3,3e-4"], "--sweep algorithm.lr=1e-3,3e-4"),
+        (["hide_and_seek", "env.presett=full"], "preset?"),
+    ],
+)
+def test_errors_of_words_name_what_was_meant(words, meant, capsys):
+    assert main([*words, "--dry-run"]) == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_an_env_is_checked_alone(capsys):
+    assert verbs(["check", "env", "env=fake", "env.length=[5,5]"]) == 0
+    by_setting = capsys.readouterr().out
+    assert "equal seeds give equal episodes" in by_setting
+    assert verbs(["check", "env", "fake", "env.length=[5,5]"]) == 0
+    assert capsys.readouterr().out == by_setting
 
 
 def test_trace_shows_the_traceback_of_a_user_error():
@@ -193,8 +221,9 @@ def test_a_sweep_runs_every_value_into_one_folder(tmp_path, capsys):
     words = ["cartpole", "mode=inline", *SMALL[:-1], "evaluation=null", "--sweep", "seed=1,2", "--jobs", "2"]
     words.remove("evaluation.episodes=2")
     assert main([*words, "--runs", str(tmp_path)]) == 0
-    rows = capsys.readouterr().out.splitlines()[-2:]
+    *rows, mean = capsys.readouterr().out.splitlines()[-3:]
     assert [row.split()[:2] for row in rows] == [["seed=1", "ok"], ["seed=2", "ok"]]
+    assert mean.startswith("mean of 2 seeds") and mean.count("±") == 3
     assert len(list(tmp_path.glob("cartpole_sweep/*/*/cartpole/*/metrics.jsonl"))) == 2
     assert verbs(["status", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("cartpole_sweep") == 2

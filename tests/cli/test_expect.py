@@ -102,7 +102,7 @@ def test_returns_beyond_the_env_steps_that_are_allowed_do_not_count(folder, caps
 
 def test_an_experiment_that_expects_nothing_is_refused(capsys):
     assert verbs(["expect", "my", "~expect", "--seeds", "1"]) == 2
-    assert "error[E00]: the experiment 'my' does not say what it reaches" in capsys.readouterr().err
+    assert "error[E00]: experiment 'my' has no `expect:` section" in capsys.readouterr().err
 
 
 def test_the_return_of_a_team_that_is_not_there_is_refused_before_any_run(folder, capsys):

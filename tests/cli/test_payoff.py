@@ -108,7 +108,7 @@ def test_hide_and_seek_shows_how_much_hiders_are_seen(hide_and_seek: Path, capsy
     assert len({cell for row in matrix for cell in row}) > 1, "who plays makes a difference"
     for cell in (cell for row in written["cells"] for cell in row):
         assert cell["return/hider"] == pytest.approx(-cell["return/seeker"])
-    assert capsys.readouterr().out.startswith("seen: rows hider, columns seeker; 4 episodes each, drawn actions")
+    assert capsys.readouterr().out.startswith("seen: rows hider, columns seeker; 4 episodes each, sampled actions")
 
 
 def test_a_cell_does_not_depend_on_what_was_played_before_it(hide_and_seek: Path) -> None:
@@ -139,7 +139,7 @@ def test_one_team_has_nobody_to_meet(tmp_path: Path) -> None:
     folder = launched(
         tmp_path, env="CartPole-v1", algorithm="ppo", sampling={"envs": 2, "steps": 8}, evaluation=None, stop={"updates": 1}
     )
-    with pytest.raises(UserError, match="two sides"):
+    with pytest.raises(UserError, match="exactly two teams"):
         evaluate([str(folder), "--cross-play"])
 
 
@@ -147,8 +147,8 @@ def test_one_team_has_nobody_to_meet(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--show", "sen"], "no match has the statistic 'sen'(.|\n)*return/even"),
-        (["--versions", "1"], "neither `all` nor a number from 2 on"),
-        (["--versions", "some"], "neither `all` nor a number from 2 on"),
+        (["--versions", "1"], "neither `all` nor a number of at least 2"),
+        (["--versions", "some"], "neither `all` nor a number of at least 2"),
     ],
 )
 def test_what_cannot_be_is_said(words: list[str], said: str, pennies: Path) -> None:

@@ -197,8 +197,10 @@ class Config:
         changes: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             if name not in owners:
-                near = nearest(name, list(owners))
-                raise UserError(f"'env' has no setting {name!r}", ("try", near or ", ".join(sorted(owners))), code="E02")
+                known = sorted([*owners, "picture", "physics", "preset"])
+                near = nearest(name, known)
+                fact = ("did you mean", f"{near}?") if near else ("settings", ", ".join(known))
+                raise UserError(f"'env' has no setting '{name}'", fact, code="E02")
             changes.setdefault(owners[name], {})[name] = value
         return replace(self, **{part: _changed(getattr(self, part), some) for part, some in changes.items()})
 
