@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 from typing import Any
 
 from srl.control.controller import Controller
 from srl.graph.spec import Graph
-from srl.observe.console import Console
 from srl.plan.specs import Derived
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
@@ -17,9 +15,9 @@ from srl.store.run_folder import RunFolder
 
 def rows_of(graph: Graph, derived: Derived) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl of one run."""
-    with tempfile.TemporaryDirectory() as place, open(os.devnull, "w") as nowhere:
+    with tempfile.TemporaryDirectory() as place:
         folder = RunFolder.create(place, "bench", 1)
-        result = Controller(graph, folder=folder, console=Console(nowhere, quiet=True), derived=derived).run()
+        result = Controller(graph, folder=folder, derived=derived).run()
         if result.exit_code:
             raise SystemExit(result.format())
         return list(read_lines(folder.metrics))

@@ -100,7 +100,7 @@ def launch(
     `resume`: a run folder. `resume_or_start`: the id of a run, which is resumed if it is there and started if not.
     """
     from srl.core.imports import stop_if_imported
-    from srl.observe.console import Console
+    from srl.observe.sinks.console import Console
     from srl.run import make_run
 
     stop_if_imported()

@@ -17,8 +17,8 @@ from srl.store.run_folder import RunFolder
 if TYPE_CHECKING:
     from srl.control.controller import Controller
     from srl.graph.spec import Graph
-    from srl.observe.console import Console
     from srl.observe.result import RunResult
+    from srl.observe.sinks.console import Console
 
 RUNS = "runs"
 """Where run folders are made."""
@@ -125,14 +125,10 @@ def make_run(
     prepared = prepare_run(experiment, overrides, settings=settings, resumed=resumed)
     if resumed is not None and (result := nothing_left(resumed, prepared.graph)) is not None:
         if console is not None:
-            console.finish(None, result.format())
+            console.end(result)
         return Run(prepared.graph, resumed.path, None, result)
-    if console is not None:
-        console.plan(prepared.lines())
     folder = write_down(prepared, overrides, resumed, runs, resume_or_start)
     try:
-        if console is not None:
-            console.message(f"run folder {folder.path}")
         return Run(prepared.graph, folder.path, _controller(prepared, folder, resumed, console))
     except BaseException:  # Ctrl-C, a full disk: there is no run
         _discard(folder, resumed)
@@ -186,4 +182,6 @@ def _controller(prepared: Prepared, folder: RunFolder, resumed: RunFolder | None
 
     assert prepared.derived is not None
     resume = resumed.path if resumed is not None else None
-    return Controller(prepared.graph, derived=prepared.derived, folder=folder, resume=resume, console=console)
+    sinks = [] if console is None else [console]
+    plan = [*prepared.lines(), ("run folder", str(folder.path))]
+    return Controller(prepared.graph, derived=prepared.derived, folder=folder, resume=resume, sinks=sinks, plan=plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -82,16 +81,14 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
 def achieved(prepared: Prepared) -> float:
     """Env steps a second, by a run in a folder that is thrown away, from its second update on."""
     from srl.control.controller import Controller
-    from srl.observe.console import Console
     from srl.run import write_down
     from srl.store.lines import read_numbers
 
     assert prepared.derived is not None
 
-    with tempfile.TemporaryDirectory() as place, open(os.devnull, "w") as nowhere:
+    with tempfile.TemporaryDirectory() as place:
         folder = write_down(prepared, (), None, Path(place))
-        console = Console(nowhere, quiet=True)
-        result = Controller(prepared.graph, folder=folder, console=console, derived=prepared.derived).run()
+        result = Controller(prepared.graph, folder=folder, derived=prepared.derived).run()
         if result.exit_code:
             raise UserError("the run that was to be timed failed", ("result", result.format()))
         rows = [row for row in read_numbers(folder.metrics) if (row.get("update") or 0) >= _WARM and _SAMPLED in row]

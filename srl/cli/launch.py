@@ -38,7 +38,7 @@ def _run(argv: list[str]) -> int:
         return sweep(experiment, overrides, given.sweep, jobs=given.jobs, runs=given.runs)
     if given.print_config or given.dry_run:
         return _show(experiment, overrides, given)
-    from srl.observe.console import Console
+    from srl.observe.sinks.console import Console
     from srl.run import make_run
 
     run = make_run(
@@ -54,13 +54,14 @@ def _run(argv: list[str]) -> int:
 
 def _show(experiment: str | None, overrides: Sequence[str], given: argparse.Namespace) -> int:
     """Print the configuration or the plan, and start nothing."""
-    from srl.observe.console import aligned
+    from srl.core.text import aligned
+    from srl.observe.sinks.console import Console
     from srl.resume import resumable
     from srl.run import prepare_run
 
     resumed = resumable(given.resume, read_only=True)
     prepared = prepare_run(experiment, overrides, resumed=resumed, look=not given.print_config)
-    print(prepared.config_text(provenance=True).rstrip() if given.print_config else aligned(prepared.lines()))
+    print(prepared.config_text(provenance=True).rstrip() if given.print_config else aligned(prepared.lines(), Console().width))
     return 0
 
 

@@ -54,9 +54,10 @@ def check(argv: list[str]) -> int:
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides, or: env NAME")
     experiment, overrides = words_of(parser.parse_intermixed_args(argv).words)
     from srl.core.text import aligned
+    from srl.observe.sinks.console import Console
 
     prepared = prepare(experiment, overrides)
-    print(aligned(prepared.lines()))
+    print(aligned(prepared.lines(), Console().width))
     print("OK")
     return 0
 

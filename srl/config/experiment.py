@@ -198,6 +198,7 @@ class Experiment:
     """Of the trainers."""
     evaluator: Evaluator = field(default_factory=Evaluator)
     """Of the evaluator."""
+    sinks: tuple[str, ...] = option((), "where reports go besides console, metrics.jsonl and TensorBoard: my.py:Csv")
     plugins: tuple[str, ...] = option((), "modules or .py files that register names; import=pkg.mod adds one")
     name: str = option("run", "names the folder under runs/")
 

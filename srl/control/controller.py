@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from srl.control.signals import catch_signals
 from srl.core.errors import CannotWrite, SrlError
 from srl.core.registry import import_paths
 from srl.graph.spec import Graph
-from srl.observe.console import Console
 from srl.observe.result import Failure, Kind, RunResult
+from srl.observe.sinks.base import Lines, Sink
 from srl.observe.totals import Totals
 from srl.plan.specs import Derived
 from srl.store.run_folder import RunFolder
@@ -48,11 +48,11 @@ def run(
     *,
     folder: RunFolder | None = None,
     resume: Path | None = None,
-    console: Console | None = None,
+    sinks: Iterable[Sink] = (),
     derived: Derived,
 ) -> RunResult:
     """Run a graph to its end. Ctrl-C drains and saves, a second Ctrl-C stops at once."""
-    return Controller(graph, folder=folder, resume=resume, console=console, derived=derived).run()
+    return Controller(graph, folder=folder, resume=resume, sinks=sinks, derived=derived).run()
 
 
 class Controller:
@@ -64,14 +64,16 @@ class Controller:
         *,
         folder: RunFolder | None = None,
         resume: Path | None = None,
-        console: Console | None = None,
+        sinks: Iterable[Sink] = (),
+        plan: Lines = (),
         derived: Derived,
         backend: Callable[[], Backend] | None = None,
         stall: float = STALL,
     ) -> None:
         self.graph = graph
         self.totals = Totals(graph)
-        self.log = RunLog(graph, self.totals, folder, console, resume)
+        self.log = RunLog(graph, self.totals, folder, resume, sinks)
+        self._plan = plan
         self._folder, self._resume = folder, resume
         self._derived = derived
         self._open_backend = backend or (InlineBackend if graph.mode == "inline" else ProcessBackend)
@@ -121,6 +123,7 @@ class Controller:
     # start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        self.log.begin(self._plan)
         self.totals.headline = self._derived.env.headline
         for member in self._members.values():
             self._spawn(member)

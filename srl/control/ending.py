@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from srl.core.errors import SrlError
 from srl.core.types import Stop
+from srl.observe.expectation import figure
 from srl.observe.result import Kind
 from srl.observe.totals import Totals
 
@@ -26,7 +27,7 @@ def reached(stop: Stop, totals: Totals) -> Ending | None:
     if totals.finished:
         return Ending("done", f"{totals.env_steps:,} env steps, {int(totals.total('updates')):,} updates")
     if stop.episode_return is not None and mean is not None and mean >= stop.episode_return:
-        return Ending("solved", f"mean return {mean:.1f} over the last 100 episodes")
+        return Ending("solved", f"mean return {figure(mean)} over the last 100 episodes")
     if stop.seconds is not None and totals.elapsed >= stop.seconds:
         return Ending("done", f"{stop.seconds:g} seconds are over")
     return None

@@ -1,46 +1,45 @@
-"""What a run leaves behind while it goes on: metrics, TensorBoard, events, status, table; at the end ledger and result."""
+"""The log of a run: reports and events for the sinks, status.json, at the end ledger and result."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from srl.core.errors import CannotWrite
 from srl.graph.spec import Graph
-from srl.observe.console import Console
-from srl.observe.expectation import Expectation
+from srl.observe.expectation import Expectation, figure
 from srl.observe.ledger import table
-from srl.observe.metrics import MetricsWriter, last_wall, read_metrics
+from srl.observe.metrics import read_metrics
 from srl.observe.result import RunResult
-from srl.observe.tensorboard import EventWriter
+from srl.observe.sinks.base import Sink
+from srl.observe.sinks.open import open_sinks
 from srl.observe.totals import Totals
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.workers.loop import checkpoint_folders
 
-ROW_EVERY = 1.0
-"""Seconds between two lines of metrics.jsonl."""
+REPORT_EVERY = 1.0
+"""Seconds between two reports to the sinks."""
 
-INLINE_ROW_EVERY = 0.05
+INLINE_REPORT_EVERY = 0.05
 """The same inline, where every update is reported. Nothing is decided by what is written."""
-
 
 STATUS_EVERY = 1.0
 """Seconds between two writes of status.json: each waits for the disk."""
 
 
 class RunLog:
-    """Everything that is written for people. Without a run folder only the console."""
+    """Gives every sink the same reports and events, and keeps status.json, from which a resume starts."""
 
     def __init__(
-        self, graph: Graph, totals: Totals, folder: RunFolder | None, console: Console | None, resume: Path | None
+        self, graph: Graph, totals: Totals, folder: RunFolder | None, resume: Path | None, sinks: Iterable[Sink] = ()
     ) -> None:
-        self._graph, self._totals, self._folder, self._console = graph, totals, folder, console
-        self._metrics = self._events = None
+        self._graph, self._totals, self._folder = graph, totals, folder
         self._due = self._status_due = 0.0
         self.incarnation = 0
         """Of the workers that start now: one more than any that this run ever had."""
@@ -50,10 +49,7 @@ class RunLog:
         if resume is not None:
             self.incarnation = int(earlier.get("incarnation", 0)) + 1
             totals.earlier = _counted_before(resume, graph)
-        if folder is not None:
-            self._metrics = MetricsWriter(folder.metrics, wall=last_wall(folder.metrics))
-            steps = int(earlier["env_steps"]) if "env_steps" in earlier else None
-            self._events = EventWriter(folder.tb, resume_at=steps)
+        self._sinks = [*(open_sinks(graph, folder, earlier) if folder is not None else ()), *sinks]
         self._expectation = Expectation(graph.expect, stop=graph.stop.env_steps, reached=earlier.get("reached"))
         self._top = self.incarnation
         self._state = "running"
@@ -62,33 +58,35 @@ class RunLog:
         self._solved: float | None = None
         self._status()
 
+    def begin(self, plan: Iterable[tuple[str, str]]) -> None:
+        """The run starts."""
+        lines = list(plan)
+        self._give(lambda sink: sink.begin(self._graph, lines))
+
     def report(self) -> None:
-        """A report has come: show it, and write a line if it is time to."""
+        """A report has come: give it to the sinks if it is time to."""
         self._remark()
         now = time.monotonic()
         if now < self._due:
             return
-        self._due = now + (ROW_EVERY if self._graph.mode != "inline" else INLINE_ROW_EVERY)
-        if self._console is not None:
-            self._console.update(self._totals.report())
-        self._row()
+        self._due = now + (REPORT_EVERY if self._graph.mode != "inline" else INLINE_REPORT_EVERY)
+        self._report()
         if now >= self._status_due:
             self._status_due = now + STATUS_EVERY
             self._status()
 
-    def event(self, what: str, /, **fields: Any) -> None:
-        """One line in events.jsonl."""
-        if what == "draining" and fields["why"] == "solved":
-            self._row()  # the return that ended the run, before episodes of the drain change it
+    def event(self, what: str, /, **facts: Any) -> None:
+        """Something happened."""
+        if what == "draining" and facts["why"] == "solved":
+            self._report()  # the return that ended the run, before episodes of the drain change it
             self._solved = self._totals.episode_return
+            self._totals.settle()
             self._expectation.settle()
-        if self._folder is not None:
-            self._folder.append_event(what, **fields)
+        self._give(lambda sink: sink.event(what, **facts))
 
     def say(self, text: str) -> None:
-        """One line that stays on the console."""
-        if self._console is not None:
-            self._console.message(text)
+        """A note for people."""
+        self.event("note", text=text)
 
     def restarted(self, incarnation: int) -> None:
         """Remember it before the new incarnation lives: none may ever be used twice."""
@@ -96,12 +94,12 @@ class RunLog:
         self._status()
 
     def finish(self, result: RunResult) -> RunResult:
-        """Last line, ledger and result; closes the files. Returns the result with what was saved.
+        """Last report, ledger and result; closes the sinks. Returns the result with what was saved.
 
-        Where the disk is full, all that still can be written is, and the result is told anyway.
+        Where the disk is full, all that still can be written is, and the result is shown anyway.
         """
         try:
-            self._row()
+            self._report()
         except CannotWrite as error:
             if result.problem() is None:
                 result = replace(result, kind="worker failure", error=error)
@@ -120,43 +118,41 @@ class RunLog:
             self._status(exit_code=result.exit_code, checkpoint=result.checkpoint, **held)
         with contextlib.suppress(CannotWrite):
             self.event("ended", why=result.kind, exit_code=result.exit_code)
-        if self._console is not None:
-            self._console.finish(self._totals.report(), result.format())
-        self.close()
+        for sink in self._sinks:
+            with contextlib.suppress(CannotWrite):
+                sink.end(result)
+        if self._folder is not None:
+            self._folder.close()
         return result
-
-    def close(self) -> None:
-        """Close all files, without a result. Idempotent."""
-        for file in (self._metrics, self._events, self._folder):
-            if file is not None:
-                file.close()
 
     def _remark(self) -> None:
         """Once: an env gives what it does not declare. The actor's log has the figures."""
         if not self._remarked and (actors := self._totals.who("env/outside_bounds")):
             self._remarked = True
-            self.say(
-                f"note: observations leave the bounds that the env declares; the log of {actors[0]} says which, and by how much"
-            )
+            self.say(f"note: observations exceed the env's declared bounds (details in the log of {actors[0]})")
             self.event("outside_bounds", worker=actors[0])
 
-    def _row(self) -> None:
+    def _report(self) -> None:
         self._expectation.see(self._totals.env_steps, self._totals.episode_returns)
-        if self._metrics is None or self._events is None:
-            return
-        for one in self._totals.evaluations():
-            self._metrics.write(one.env_steps, one.update, one.values)
-            self._events.write(one.env_steps, one.values)
-        steps, updates = self._totals.env_steps, int(self._totals.total("updates"))
-        values = self._totals.row()
-        self._metrics.write(steps, updates, values)
-        self._events.write(steps, values)
+        report = self._totals.report()
+        self._give(lambda sink: sink.report(report))
+
+    def _give(self, call: Callable[[Sink], None]) -> None:
+        """To every sink. One that fails is dropped: a run does not end because of it, unless its own files cannot be written."""
+        for sink in list(self._sinks):
+            try:
+                call(sink)
+            except CannotWrite:
+                raise
+            except Exception as error:
+                self._sinks.remove(sink)
+                self.say(f"note: sink {type(sink).__name__} failed and gets no more reports: {type(error).__name__}: {error}")
 
     def _summary(self, result: RunResult) -> list[tuple[str, str]]:
         totals = self._totals
         facts = [("env steps", f"{totals.env_steps:,}"), ("updates", f"{int(totals.total('updates')):,}")]
         if returns := totals.episode_returns:
-            text = ", ".join(f"{team} {mean:.2f}".strip() for team, mean in returns.items())
+            text = ", ".join(f"{team} {figure(mean)}".strip() for team, mean in returns.items())
             facts.append(("return", f"{text} (last 100 episodes)"))
         if self._expectation.wanted and self._at_stop(result):
             facts.append(("expect", self._expectation.text()))
@@ -209,6 +205,6 @@ def _counted_before(run: Path, graph: Graph) -> dict[str, float]:
     step = checkpoint.step_of(newest) if newest is not None else 0
     for row in reversed(read_metrics(RunFolder(run).metrics)):
         found = {name.removeprefix("total/"): value for name, value in row.items() if name.startswith("total/")}
-        if found and row["env_steps"] <= step:
+        if found and (row.get("env_steps") or 0) <= step:
             return {name: float(value) for name, value in found.items() if value is not None}
     return {}

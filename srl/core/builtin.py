@@ -38,4 +38,5 @@ BUILTIN: dict[str, dict[str, str]] = {
         "ipc": "srl.streams.zmq:IpcTransport",
     },
     "transform": {},
+    "sink": {},
 }

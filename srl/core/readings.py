@@ -23,6 +23,9 @@ RULES: tuple[str, ...] = get_args(Rule)
 _FLOW = ("mean", "spread", "episode", "point")
 """Sent once: their values begin anew with every report."""
 
+TRAIN = "train/"
+"""Begins the names of what an algorithm reports: `train/loss`, `train/POLICY/loss` where several learn."""
+
 RETURN = "episode/return"
 """Of a team: `episode/return/TEAM`, where there are several."""
 

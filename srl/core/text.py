@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
+
+_WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
 def count(number: int, noun: str) -> str:
@@ -26,13 +29,17 @@ def article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def aligned(lines: Iterable[tuple[str, str]]) -> str:
-    """Labels in one column, texts in the next; a text of several lines stays in its column."""
+def aligned(lines: Iterable[tuple[str, str]], columns: int | None = None) -> str:
+    """Labels in one column, texts in the next, folded at words where they are longer than `columns`."""
     pairs = list(lines)
     width = max((len(label) for label, _ in pairs), default=0)
     rows = []
     for label, text in pairs:
-        first, *rest = text.split("\n")
+        folded = text.split("\n")
+        if columns is not None:
+            room = max(20, columns - width - 2)
+            folded = [part for each in folded for part in textwrap.wrap(each, room, **_WHOLE_WORDS) or [""]]
+        first, *rest = folded
         rows.append(f"{label:<{width}}  {first}")
         rows += [f"{'':<{width}}  {each}" for each in rest]
     return "\n".join(row.rstrip() for row in rows)

@@ -353,6 +353,7 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
         stop=experiment.stop,
         checkpoint=experiment.checkpoint,
         plugins=experiment.plugins,
+        sinks=experiment.sinks,
         name=experiment.name,
         expect=dict(experiment.expect),
     )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from srl.observe.report import Report, WorkerRow
+from srl.observe.report import Report, WorkerRow, by_role
 
 BUSY = 0.85
-"""A worker kind that works this part of its time is the limit."""
+"""A kind of worker that works this part of its time is the limit."""
 
 FULL = 0.95
 """Cores in use, as a part of the usable ones, from which on none is free."""
+
+FOREIGN = 0.25
+"""Cores that other programs use, as a part of the usable ones, from which on they are named."""
 
 LOSSY = 0.05
 """Part of the records of a stream whose loss is worth a word."""
@@ -18,7 +21,7 @@ LOSSY = 0.05
 _MEANT = ("stop", "barrier")
 """What is dropped for these reasons is no loss."""
 
-_NOUNS = {"actor": "actors are", "policy": "inference is", "trainer": "the trainer is", "buffer": "the buffer is"}
+_LIMITS = {"actor": "actors are", "policy": "inference is", "trainer": "the trainer is", "buffer": "the buffer is"}
 
 _HINTS = {
     "actor": ("more actors", "a faster env or a vectorised one"),
@@ -30,50 +33,54 @@ _HINTS = {
 
 def advise(report: Report) -> str:
     """What limits this run; empty while there is nothing to judge by."""
-    rows = [row for row in report.workers if _role(row) in _NOUNS and row.count]
+    rows = [row for row in by_role(report.workers) if _role(row) in _LIMITS]
     if not rows or not any(row.busy or row.waits for row in rows):
         return ""
+    own, cores = sum(_cores(row) for row in by_role(report.workers)), report.cores
+    others = 0.0 if report.idle is None else max(0.0, cores - own - report.idle)
+    free = max(0.0, cores - own - others)
+    room = f"{free:.1f} cores are free" if free >= max(0.5, (1 - FULL) * cores) else "no core is free"
+    if others >= FOREIGN * cores:
+        room += f" (other programs use {others:.1f} of {cores})"
     limits = [row for row in rows if row.busy >= BUSY]
-    free = report.cores - sum(_cores(row) for row in report.workers)
-    if limits:
-        text = _limit(max(limits, key=lambda row: row.busy), free, report.cores)
-    elif free <= (1 - FULL) * report.cores:
-        text = _crowded(report)
+    if others > own and "no core" in room:
+        text = f"the machine is the limit: other programs use {others:.1f} of {cores} cores, this run {own:.1f}"
+    elif limits:
+        text = _limit(max(limits, key=lambda row: row.busy), room)
+    elif free <= (1 - FULL) * cores:
+        text = _crowded(report, own, others)
     else:
-        text = _waiting(rows, free)
+        text = _waiting(rows, room)
     return text + _losses(report)
 
 
-def _limit(row: WorkerRow, free: float, cores: int) -> str:
-    """`actors are the limit: CPU-bound 99 %; env step is 71 % of actor time; no core is free`"""
+def _limit(row: WorkerRow, room: str) -> str:
+    """`actors are the limit: CPU-bound 99 %; env step is 71 % of actor time; no core is free: try a faster env`"""
     role = _role(row)
     parts = [f"{'CPU-bound' if row.cpu >= 0.8 * row.busy * row.count else 'busy'} {100 * row.busy:.0f} %"]
     if row.shares:
         what, share = _largest(row.shares)
         parts.append(f"{what} is {100 * share:.0f} % of {role} time")
     more, less = _HINTS[role]
-    if free >= max(0.5, (1 - FULL) * cores):
-        parts.append(f"{free:.1f} cores are free: try {more}")
-    else:
-        parts.append(f"no core is free: try {less}")
-    return f"{_NOUNS[role]} the limit: {'; '.join(parts)}"
+    parts.append(f"{room}: try {less if room.startswith('no') else more}")
+    return f"{_LIMITS[role]} the limit: {'; '.join(parts)}"
 
 
-def _crowded(report: Report) -> str:
-    users = sorted(report.workers, key=lambda row: -row.cpu)[:2]
-    names = " and ".join(f"{row.kind} {row.cpu:.1f}" for row in users)
-    return f"the cores are the limit: {sum(row.cpu for row in report.workers):.1f} of {report.cores} in use ({names})"
+def _crowded(report: Report, own: float, others: float) -> str:
+    users = [f"{row.kind} {row.cpu:.1f}" for row in sorted(by_role(report.workers), key=lambda row: -row.cpu)[:2]]
+    users += [f"other programs {others:.1f}"] if others >= FOREIGN * report.cores else []
+    return f"the cores are the limit: {own + others:.1f} of {report.cores} in use ({', '.join(users)})"
 
 
-def _waiting(rows: list[WorkerRow], free: float) -> str:
+def _waiting(rows: list[WorkerRow], room: str) -> str:
     waits = []
     for row in rows:
         if row.waits:
             what, part = _largest(row.waits)
             waits.append(f"{row.kind} waits for {what} {100 * part:.0f} %")
     detail = "; ".join(waits) or "; ".join(f"{row.kind} busy {100 * row.busy:.0f} %" for row in rows)
-    hint = "more groups per actor or a higher staleness.max would overlap them" if free >= 0.5 else "no core is free"
-    return f"nobody is busy all the time, they wait for each other: {detail}; {hint}"
+    hint = room if room.startswith("no") else "try more groups per actor or a higher staleness.max"
+    return f"no worker is saturated: {detail}; {hint}"
 
 
 def _losses(report: Report) -> str:
@@ -90,8 +97,8 @@ def _largest(parts: Mapping[str, float]) -> tuple[str, float]:
 
 
 def _cores(row: WorkerRow) -> float:
-    """Cores in use; who works and has not been measured yet (0) uses as many as it works."""
-    return row.cpu or row.busy * row.count
+    """Cores in use; workers that have not been measured yet use as many as they are busy."""
+    return 0.0 if row.inside else row.cpu or row.busy * row.count
 
 
 def _role(row: WorkerRow) -> str:

@@ -1,51 +1,12 @@
-"""Figures of a run: rates over windows, and metrics.jsonl, the source of truth."""
+"""Rates over windows, and what metrics.jsonl says of earlier sessions."""
 
 from __future__ import annotations
 
-import math
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from srl.store.lines import LineFile, read_numbers
-
-
-class MetricsWriter:
-    """Appends one object a report: time, wall, env_steps, update, then flat names. NaN and infinities become null."""
-
-    def __init__(self, path: Path, *, wall: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
-        """`wall`: seconds that earlier legs of this run took (`last_wall`)."""
-        self._file = LineFile(path)
-        self._clock = clock
-        self._start = clock() - wall
-        self.nonfinite = 0
-        """Values written as null so far."""
-
-    def write(self, env_steps: int, update: int, values: Mapping[str, float]) -> None:
-        """Append one line."""
-        row: dict[str, Any] = {
-            "time": round(time.time(), 3),
-            "wall": round(self._clock() - self._start, 3),
-            "env_steps": int(env_steps),
-            "update": int(update),
-        }
-        lost = 0
-        for name, value in values.items():
-            if name in row:
-                raise ValueError(f"metric {name!r}: the name is taken by the line itself; choose another")
-            number = float(value)
-            row[name] = number if math.isfinite(number) else None
-            lost += row[name] is None
-        if lost:
-            self.nonfinite += lost
-            row["nonfinite"] = lost
-        self._file.append(row)
-
-    def close(self) -> None:
-        """Close the file. Idempotent."""
-        self._file.close()
+from srl.store.lines import read_numbers
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -57,16 +18,6 @@ def last_wall(path: Path) -> float:
     """Seconds that a run had taken when its last line was written; 0 for a new one."""
     rows = read_metrics(path)
     return float(rows[-1].get("wall") or 0.0) if rows else 0.0
-
-
-def last_leg(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The curve: lines after which a run went back (a resume from an earlier checkpoint) are replaced by the later ones."""
-    kept: list[Mapping[str, Any]] = []
-    for row in rows:
-        while kept and kept[-1]["env_steps"] >= row["env_steps"]:
-            kept.pop()
-        kept.append(row)
-    return kept
 
 
 class Rate:

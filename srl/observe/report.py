@@ -1,14 +1,14 @@
-"""What the controller knows about a run at one moment: plain data that the table, the log and the advisor read."""
+"""What the controller knows of a run at one moment: plain data that sinks and the advisor read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
-    """All workers of one node, added up."""
+    """All workers of one node, or of one kind, added up."""
 
     kind: str
     """The node's name: actor, trainer, policy, hider_policy ..."""
@@ -21,6 +21,8 @@ class WorkerRow:
     """Cores that all of them use together."""
     rss: int = 0
     """Bytes resident, all together."""
+    inside: str = ""
+    """The role in whose processes they are; empty: they have processes of their own."""
     over: bool = False
     """No process of theirs is alive: `cpu` and `rss` are the last known."""
     waits: Mapping[str, float] = field(default_factory=dict)
@@ -32,10 +34,11 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRow:
-    """One stream, both ends."""
+    """One stream, both ends, or all streams of one kind."""
 
     name: str
     kind: str = "sample"
+    count: int = 1
     items: float = 0.0
     """Per second."""
     bytes: float = 0.0
@@ -84,18 +87,30 @@ class Report:
     train_rate: float = 0.0
     """Rows trained a second, epochs not counted."""
     returns: Mapping[str, float] = field(default_factory=dict)
-    """Mean return by team; the team of a single agent is ``""``."""
+    """Mean return of the last 100 episodes by team; the team of a single agent is ``""``."""
     stats: Mapping[str, float] = field(default_factory=dict)
-    """Means of what the env's headline names, and of its first at the last evaluation against initial policies."""
+    """Means of what the env's headline names."""
+    training: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What the algorithm reported last (loss, entropy, KL), by policy; the only one is ``""``."""
+    evaluation: Evaluation | None = None
+    """The last one: its returns, and the first of the env's headline."""
     episodes: int = 0
     episode_length: float | None = None
-    best: float | None = None
-    """Best evaluation so far."""
     cores: int = 1
-    """Usable cores of all hosts."""
+    """Cores of this machine that the run may use."""
+    idle: float | None = None
+    """Those of them that no program uses; None: not known."""
     workers: tuple[WorkerRow, ...] = ()
     streams: tuple[StreamRow, ...] = ()
     advice: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Every figure by name; means are those since the last report."""
+    charts: Mapping[str, float] = field(default_factory=dict)
+    """Those worth a chart, each under one name."""
+    evaluated: tuple[Evaluation, ...] = ()
+    """What was measured since the last report, all figures."""
+    charted: frozenset[str] = frozenset()
+    """Those of `evaluated` that are worth a chart."""
 
     @property
     def progress(self) -> float | None:
@@ -107,7 +122,72 @@ class Report:
     @property
     def eta(self) -> float | None:
         """Seconds to go at the present rate, or None."""
-        if self.target and self.env_rate > 0:
-            return max(0.0, (self.target - self.env_steps) / self.env_rate)
+        if self.target and (rate := self.train_rate or self.env_rate):
+            return max(0.0, (self.target - self.env_steps) / rate)
         progress = self.progress
         return self.elapsed * (1 - progress) / progress if progress else None
+
+
+def by_role(rows: Iterable[WorkerRow]) -> list[WorkerRow]:
+    """One row for each kind of worker."""
+    groups: dict[str, list[WorkerRow]] = {}
+    for row in rows:
+        own = not row.role or ":" in row.role  # a path: the name of the node says more
+        groups.setdefault(row.kind if own else row.role, []).append(row)
+    return [_joined(role, members) for role, members in groups.items()]
+
+
+def by_kind(rows: Iterable[StreamRow]) -> list[StreamRow]:
+    """One row for each kind of stream."""
+    groups: dict[str, list[StreamRow]] = {}
+    for row in rows:
+        groups.setdefault(row.kind, []).append(row)
+    return [_joined_streams(kind, members) for kind, members in groups.items()]
+
+
+def _joined(role: str, rows: list[WorkerRow]) -> WorkerRow:
+    count = sum(row.count for row in rows)
+    own = [row for row in rows if not row.inside]
+
+    def mean(values: Iterable[Mapping[str, float]]) -> dict[str, float]:
+        summed: dict[str, float] = {}
+        for row, parts in zip(rows, values, strict=True):
+            for name, part in parts.items():
+                summed[name] = summed.get(name, 0.0) + part * row.count / count
+        return summed
+
+    return WorkerRow(
+        kind=role,
+        role=rows[0].role,
+        count=count,
+        busy=sum(row.busy * row.count for row in rows) / count,
+        cpu=sum(row.cpu for row in own),
+        rss=sum(row.rss for row in own),
+        inside="" if own else rows[0].inside,
+        over=all(row.over for row in own),
+        waits=mean(row.waits for row in rows),
+        shares=mean(row.shares for row in rows),
+        restarts=sum(row.restarts for row in rows),
+    )
+
+
+def _joined_streams(kind: str, rows: list[StreamRow]) -> StreamRow:
+    lags = [row.staleness for row in rows if row.staleness is not None]
+    drops: dict[str, int] = {}
+    for row in rows:
+        for reason, number in row.drops.items():
+            drops[reason] = drops.get(reason, 0) + number
+    return StreamRow(
+        name=kind,
+        kind=kind,
+        count=len(rows),
+        items=sum(row.items for row in rows),
+        bytes=sum(row.bytes for row in rows),
+        queue=sum(row.queue for row in rows),
+        slots=sum(row.slots for row in rows),
+        staleness=(min(lag[0] for lag in lags), sum(lag[1] for lag in lags) / len(lags), max(lag[2] for lag in lags))
+        if lags
+        else None,
+        drops=drops,
+        put=sum(row.put for row in rows),
+    )

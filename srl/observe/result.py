@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from srl.core.errors import RunError, SrlError, UserError
+from srl.core.text import aligned
 from srl.core.types import Waiting
-from srl.observe.console import aligned, clock_time
+from srl.observe.screen import clock_time
 
 Kind: TypeAlias = Literal["done", "solved", "interrupted", "preempted", "worker failure", "stalled", "user error"]
 

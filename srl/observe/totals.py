@@ -9,14 +9,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from srl.core.readings import RETURN, Metric, Reading
+from srl.core.readings import RETURN, TRAIN, Metric, Reading
 from srl.core.types import Counts, Waiting
 from srl.graph.spec import Graph, Node
 from srl.observe.advisor import advise
 from srl.observe.ledger import Ledger
 from srl.observe.ledgers import Ledgers
 from srl.observe.metrics import Rate
-from srl.observe.report import Evaluation, Report, StreamRow, WorkerRow
+from srl.observe.processors import Processors
+from srl.observe.report import Evaluation, Report, StreamRow, WorkerRow, by_role
 from srl.workers.reports import WorkerReport, report_from_data
 
 EPISODES = 100
@@ -54,6 +55,7 @@ class Totals:
         """The run is ending: rates and advice stay as they were."""
         self.earlier: Mapping[str, float] = {}
         """Counts of the sessions before this one, by metric."""
+        self._settled = False
         self._cores = cores or len(os.sched_getaffinity(0))
         self._start = time.monotonic()
         self._workers: dict[str, _Seen] = {}
@@ -68,6 +70,7 @@ class Totals:
         """Points that no `evaluations` has given yet."""
         self._rates: dict[str, Rate] = {}
         self._ledgers = Ledgers(graph)
+        self._processors = Processors()
         self._advice = ""
 
     # in -----------------------------------------------------------------------------------------------------------
@@ -110,6 +113,10 @@ class Totals:
     def late_counts(self, process: str, end: str, counts: Counts) -> None:
         """What one survivor knows of an end that died; its last report may be half a second old."""
         self._ledgers.late_counts(process, end, counts)
+
+    def settle(self) -> None:
+        """The run ends because of its returns: those of the drain change them no more."""
+        self._settled = True
 
     # out ----------------------------------------------------------------------------------------------------------
 
@@ -164,47 +171,14 @@ class Totals:
         """Worker -> what it waits for."""
         return {name: seen.report.waits for name, seen in self._workers.items() if seen.report.waits}
 
-    def row(self) -> dict[str, float]:
-        """Figures for metrics.jsonl; means start anew."""
-        values = {}
-        for name in sorted({name for seen in self._workers.values() for name in (*seen.report.reading, *seen.lived)}):
-            metric = self._merged(name)
-            if metric is not None and metric.rule in ("count", "gauge", "min", "max"):
-                values[f"total/{name}"] = metric.value
-            elif metric is not None and metric.rule == "spread":
-                values |= {f"{name}_min": metric.low, f"{name}_mean": self._last.get(name, 0.0), f"{name}_max": metric.high}
-        for name, metric in self._since.items():
-            if metric.shown is not None:
-                self._last[name] = metric.shown
-                values[f"{name}_mean" if metric.rule == "spread" else name] = metric.shown
-        self._since = {}
-        values |= self._recent()
-        report = self.report()
-        values |= {"rate/env": report.env_rate, "rate/train": report.train_rate}
-        values |= {f"rate/train/{policy}": rate for policy, rate in report.policy_rates.items()}
-        for row in report.workers:
-            values[f"busy/{row.kind}"] = row.busy
-            values |= {f"waits/{row.kind}/{what}": part for what, part in row.waits.items()}
-            if row.rss and not row.over:
-                values |= {f"cpu/{row.kind}": row.cpu, f"rss/{row.kind}": float(row.rss)}
-        return values
-
-    def evaluations(self) -> list[Evaluation]:
-        """What was measured since the last call, by the version that it was measured of."""
-        found: dict[tuple[int, int], dict[str, float]] = {}
-        for name in sorted(self._fresh):
-            metric = self._points[name]
-            found.setdefault((int(metric.number), int(metric.low)), {})[name] = metric.value
-        self._fresh.clear()
-        return [Evaluation(env_steps, update, values) for (env_steps, update), values in sorted(found.items())]
-
     def report(self) -> Report:
-        """This moment, for the table."""
+        """This moment, for the sinks; means and evaluations start anew."""
         now = time.monotonic()
         stop = self.graph.stop
         fraction = self.elapsed / stop.seconds if stop.seconds and not stop.env_steps else None
         if stop.updates and not stop.env_steps:
             fraction = max(fraction or 0.0, self.total("progress"))
+        lately, recent = self._lately(), self._recent()
         report = Report(
             experiment=self.graph.name,
             elapsed=self.elapsed,
@@ -219,16 +193,33 @@ class Totals:
             },
             train_rate=self._rate("trained_steps", now),
             returns=self._returns(),
-            stats=self._shown(),
+            stats={name: recent[f"episode/{name}"] for name in self.headline if f"episode/{name}" in recent},
+            training=self._training(),
+            evaluation=self._evaluation(),
             episodes=int(self.total("episodes")),
-            episode_length=_mean(self._episodes.get("episode/length", ())),
+            episode_length=recent.get("episode/length"),
             cores=self._cores,
+            idle=self._processors.idle(now),
             workers=tuple(self._worker_row(node) for node in self.graph.nodes),
             streams=tuple(self._stream_row(stream.name, now) for stream in self.graph.streams),
+            charted=frozenset(name for name in self._points if self._followed(name)),
+            evaluated=self._evaluations(),
         )
         if not self.resting:
             self._advice = advise(report)
-        return replace(report, advice=self._advice)
+        rates = {"rate/env": report.env_rate, "rate/train": report.train_rate}
+        rates |= {f"rate/train/{policy}": rate for policy, rate in report.policy_rates.items()}
+        return replace(
+            report,
+            advice=self._advice,
+            metrics={**self._merged_figures(), **lately, **recent, **rates, **_by_node(report.workers)},
+            charts={
+                **lately,
+                **{name: mean for name, mean in recent.items() if self._followed(name)},
+                **rates,
+                **_by_kind_of_worker(report.workers),
+            },
+        )
 
     def ledgers(self) -> list[Ledger]:
         """What became of everything that was put into each stream."""
@@ -248,7 +239,7 @@ class Totals:
                     self._since[key].merge(metric)
                 else:
                     self._since[key] = replace(metric)
-            elif metric.rule == "episode":
+            elif metric.rule == "episode" and not self._settled:
                 _push(self._episodes.setdefault(key, deque()), metric.value, metric.number)
             elif metric.rule == "point":
                 self._points[key] = metric
@@ -277,18 +268,67 @@ class Totals:
     def _trained_by(self, policy: str) -> bool:
         return self._merged(f"trained_rows/{policy}") is not None
 
+    def _lately(self) -> dict[str, float]:
+        """Means since the last report."""
+        values = {}
+        for name, metric in self._since.items():
+            if metric.shown is not None:
+                self._last[name] = metric.shown
+                values[f"{name}_mean" if metric.rule == "spread" else name] = metric.shown
+        self._since = {}
+        return values
+
+    def _merged_figures(self) -> dict[str, float]:
+        """Totals and extremes."""
+        values = {}
+        for name in sorted({name for seen in self._workers.values() for name in (*seen.report.reading, *seen.lived)}):
+            metric = self._merged(name)
+            if metric is not None and metric.rule in ("count", "gauge", "min", "max"):
+                values[f"total/{name}"] = metric.value
+            elif metric is not None and metric.rule == "spread":
+                values |= {f"{name}_min": metric.low, f"{name}_mean": self._last.get(name, 0.0), f"{name}_max": metric.high}
+        return values
+
+    def _evaluations(self) -> tuple[Evaluation, ...]:
+        """What was measured since the last report, by the version that it was measured of."""
+        found: dict[tuple[int, int], dict[str, float]] = {}
+        for name in sorted(self._fresh):
+            metric = self._points[name]
+            found.setdefault((int(metric.number), int(metric.low)), {})[name] = metric.value
+        self._fresh.clear()
+        return tuple(Evaluation(env_steps, update, values) for (env_steps, update), values in sorted(found.items()))
+
+    def _evaluation(self) -> Evaluation | None:
+        """The last one, in short."""
+        if not self._points:
+            return None
+        newest = max(self._points.values(), key=lambda point: point.number)
+        first = f"/{next(iter(self.headline), '')}"
+        shown = {name: point for name, point in self._points.items() if name.split("/")[1] == "return" or name.endswith(first)}
+        values = {name: point.value for name, point in shown.items() if point.number == newest.number}
+        return Evaluation(int(newest.number), int(newest.low), values)
+
+    def _training(self) -> dict[str, dict[str, float]]:
+        """What algorithms reported last, by policy."""
+        found: dict[str, dict[str, float]] = {}
+        for name, value in self._last.items():
+            if name.startswith(TRAIN):
+                policy, _, figure = name.removeprefix(TRAIN).rpartition("/")
+                found.setdefault(policy, {})[figure] = value
+        return found
+
+    def _followed(self, name: str) -> bool:
+        """Worth a chart: returns, the env's headline of episodes in training, and the first of it elsewhere."""
+        parts = name.split("/")
+        if parts[0] == "episode" and parts[-1] in (*self.headline, "length"):
+            return True
+        return "return" in parts or parts[-1] in self.headline[:1]
+
     def _recent(self) -> dict[str, float]:
         return {name: mean for name, chunks in self._episodes.items() if (mean := _mean(chunks)) is not None}
 
     def _returns(self) -> dict[str, float]:
         return {_team(name): mean for name, mean in self._recent().items() if _is_return(name)}
-
-    def _shown(self) -> dict[str, float]:
-        """The env's headline, and its first statistic in the last evaluation against initial policies."""
-        recent = self._recent()
-        shown = {name: recent[f"episode/{name}"] for name in self.headline if f"episode/{name}" in recent}
-        first = f"/{next(iter(self.headline), '')}"
-        return shown | {name: point.value for name, point in self._points.items() if name.endswith(first)}
 
     def _node(self, worker: str) -> Node:
         return self.graph.node(worker.rpartition("/")[0])
@@ -315,11 +355,18 @@ class Totals:
             busy=busy,
             cpu=sum(process.cores.value for process in shown),
             rss=sum(process.rss for process in shown),
+            inside=self._inside(node),
             over=not alive,
             waits={what: (1 - busy) * number / waited.total() for what, number in waited.most_common(3)},
             shares={activity: min(1.0, seconds / whole) for activity, seconds in spent.items() if whole and seconds},
             restarts=self.restarts[node.name],
         )
+
+    def _inside(self, node: Node) -> str:
+        """The role in whose processes the workers of this node are."""
+        if self.graph.mode == "inline":
+            return "" if node is self.graph.nodes[0] else self.graph.nodes[0].worker
+        return self.graph.node(node.inside).worker if node.inside is not None else ""
 
     def _stream_row(self, name: str, now: float) -> StreamRow:
         stream = self.graph.stream(name)
@@ -331,7 +378,7 @@ class Totals:
             kind=stream.kind,
             items=self._speed(f"{name}/items", put, now),
             bytes=self._speed(f"{name}/bytes", sum(c.bytes for c in counts if c.put), now),
-            queue=ledger.in_flight if stream.kind == "sample" else 0,
+            queue=max(0, min(ledger.in_flight, ledger.slots)) if stream.kind == "sample" else 0,  # both ends report in turn
             slots=ledger.slots,
             staleness=self._staleness(f"stream/{name}/staleness"),
             drops=dict(ledger.dropped),
@@ -339,12 +386,9 @@ class Totals:
         )
 
     def _staleness(self, name: str) -> tuple[float, float, float] | None:
-        """Smallest and largest of the whole run, mean since the last row; None where nothing was trained."""
-        whole, lately = self._merged(name), self._since.get(name)
-        if whole is None:
-            return None
-        mean = lately.shown if lately is not None and lately.number else self._last.get(name)
-        return whole.low, mean or 0.0, whole.high
+        """Smallest and largest of the whole run, mean of the last report that had any; None where nothing was trained."""
+        whole = self._merged(name)
+        return (whole.low, self._last.get(name, 0.0), whole.high) if whole is not None else None
 
     def _counts(self, stream: str) -> Iterable[tuple[str, Counts]]:
         """Worker -> what its live end of this stream counted."""
@@ -364,6 +408,25 @@ class Totals:
     def _speed(self, name: str, counter: float, now: float) -> float:
         rate = self._rates.setdefault(name, Rate(level=True))
         return rate.value if self.resting else rate.update(counter, now)
+
+
+def _by_node(rows: Iterable[WorkerRow]) -> dict[str, float]:
+    values = {}
+    for row in rows:
+        values[f"busy/{row.kind}"] = row.busy
+        values |= {f"waits/{row.kind}/{what}": part for what, part in row.waits.items()}
+        if row.rss and not row.over:
+            values |= {f"cpu/{row.kind}": row.cpu, f"rss/{row.kind}": float(row.rss)}
+    return values
+
+
+def _by_kind_of_worker(rows: Iterable[WorkerRow]) -> dict[str, float]:
+    values = {}
+    for row in by_role(rows):
+        values[f"busy/{row.kind}"] = row.busy
+        if row.rss and not row.over:
+            values |= {f"cores/{row.kind}": row.cpu, f"memory/{row.kind}": float(row.rss)}
+    return values
 
 
 def _is_return(name: str) -> bool:

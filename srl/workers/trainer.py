@@ -13,6 +13,7 @@ from srl.api.policy import NoConfig
 from srl.api.slab import SlabShape
 from srl.core.errors import RunError, UserError
 from srl.core.load import load, option
+from srl.core.readings import TRAIN
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import word
 from srl.core.text import count
@@ -148,7 +149,7 @@ class TrainerWorker(Resumable, Worker):
 
     def metrics(self) -> Any:
         for name, value in self.learner.metrics().items():
-            self.reading.mean(f"train/{self.args.policy}/{name}" if self._beside_others else f"train/{name}", value)
+            self.reading.mean(f"{TRAIN}{self.args.policy}/{name}" if self._beside_others else f"{TRAIN}{name}", value)
         return super().metrics()
 
     def _ask(self) -> int:

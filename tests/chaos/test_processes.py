@@ -170,11 +170,11 @@ import sys
 sys.path.insert(0, {rig!r})
 from rig import graph, derived
 from srl.control.controller import run
-from srl.observe.console import Console
+from srl.observe.sinks.console import Console
 from srl.store.run_folder import RunFolder
 work = graph(counters=2, mode={mode!r}, stop={{"seconds": 100}}, count={{"die": {die!r}, "at": 500}})
 print("start", flush=True)
-sys.exit(run(work, folder=RunFolder.open({folder!r}), derived=derived(work), console=Console()).exit_code)
+sys.exit(run(work, folder=RunFolder.open({folder!r}), derived=derived(work), sinks=[Console()]).exit_code)
 """
 
 

@@ -8,7 +8,8 @@ import pytest
 from rig import derived, graph, with_node
 
 from srl.control.controller import GRACE, LATE, Controller
-from srl.observe.console import Console
+from srl.observe.sinks.console import Console
+from srl.observe.sinks.jsonl import JsonLines
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 
@@ -48,7 +49,7 @@ def test_a_disk_that_is_full_is_one_error_and_the_folder_says_how_the_run_ended(
     left.mkdir(parents=True)
     work = graph(mode=mode)
     controller = Controller(work, folder=folder, derived=derived(work))
-    file = controller.log._metrics._file
+    file = next(sink for sink in controller.log._sinks if isinstance(sink, JsonLines))._file
     if filled == "at the start":
         fill(file)
     else:
@@ -108,8 +109,9 @@ class Heard(Console):
         super().__init__(quiet=True)
         self.said: list[str] = []
 
-    def message(self, text: str) -> None:
-        self.said.append(text)
+    def event(self, what: str, /, **facts: Any) -> None:
+        if what == "note":
+            self.said.append(facts["text"])
 
 
 def test_a_worker_that_hangs_is_named_and_killed_and_the_one_that_learns_saves(tmp_path: Any, monkeypatch: Any) -> None:
@@ -117,7 +119,7 @@ def test_a_worker_that_hangs_is_named_and_killed_and_the_one_that_learns_saves(t
     monkeypatch.setattr("srl.control.controller.QUIET", 0.2)
     console = Heard()
     work = graph(counters=2, count={"die": "hang", "at": 0, "only": 1}, stop={"env_steps": 1000})
-    controller, result = run(work, RunFolder.create(tmp_path, "rig", 1), console=console)
+    controller, result = run(work, RunFolder.create(tmp_path, "rig", 1), sinks=[console])
     waiting = "waiting for counter/1 to drain, at most 1 s; Ctrl-C saves and ends at once"
     assert [text for text in console.said if "to drain" in text or "killed" in text] == [
         waiting,

@@ -26,7 +26,7 @@ def seen(mean: float = 0.0, *, episodes: int = 0, finished: bool = False) -> Tot
     ("stop", "totals", "expected"),
     [
         ({}, {"mean": 500.0, "episodes": 100}, None),
-        ({"episode_return": 475.0}, {"mean": 500.0, "episodes": 100}, ("solved", "mean return 500.0 over the last 100 episodes")),
+        ({"episode_return": 475.0}, {"mean": 500.0, "episodes": 100}, ("solved", "mean return 500 over the last 100 episodes")),
         ({"episode_return": 475.0}, {"mean": 500.0, "episodes": 99}, None),
         ({"episode_return": 475.0}, {"mean": 470.0, "episodes": 100}, None),
         ({"seconds": 0.0}, {}, ("done", "0 seconds are over")),

@@ -13,8 +13,10 @@ from rig import graph, with_node
 
 from srl.control.runlog import RunLog
 from srl.core.types import Component, PolicyEntry
-from srl.observe.console import Console, line
+from srl.observe.report import Evaluation
 from srl.observe.result import RunResult
+from srl.observe.screen import line, screen
+from srl.observe.sinks.console import Console
 from srl.observe.totals import Totals
 from srl.store import checkpoint
 from srl.store.lines import read_lines
@@ -48,24 +50,24 @@ def test_staleness_is_of_the_whole_run_but_its_mean_of_the_row() -> None:
     assert seen.report().streams[0].staleness is None
     seen.take("adder/0", entry("adder/0", "in", **lag(1, 3, 8, 4)))
     assert seen.report().streams[0].staleness == (1, 2, 3)
-    row = seen.row()
+    row = seen.report().metrics
     assert [row[f"stream/numbers/staleness_{name}"] for name in ("min", "mean", "max")] == [1, 2, 3]
     seen.forget("adder/0", ["adder/0"], [], {})
     seen.take("adder/0", entry("adder/0", "in", **lag(0, 2, 2, 2)))  # a new incarnation
-    row = seen.row()
+    row = seen.report().metrics
     assert [row[f"stream/numbers/staleness_{name}"] for name in ("min", "mean", "max")] == [0, 1, 3]
     assert seen.report().streams[0].staleness == (0, 1, 3)
 
 
 @pytest.mark.parametrize(
     ("names", "text"),
-    [(["episode/return"], "7.00"), (["episode/return/hider", "episode/return/seeker"], "hider 7.00, seeker 8.00")],
+    [(["episode/return"], "7"), (["episode/return/hider", "episode/return/seeker"], "hider 7, seeker 8")],
 )
 def test_the_last_line_names_the_return_of_every_team(names: list[str], text: str) -> None:
     seen = totals()
     reading = {name: ["episode", 100.0 * (7 + place), 100.0] for place, name in enumerate(names)}
     seen.take("counter/0", entry("counter/0", "out", reading=reading))
-    result = RunLog(graph(), seen, None, None, None).finish(RunResult(kind="done"))
+    result = RunLog(graph(), seen, None, None).finish(RunResult(kind="done"))
     assert ("return", f"{text} (last 100 episodes)") in result.summary
     assert seen.episode_return is not None and math.isclose(seen.episode_return, 7.0)
 
@@ -73,9 +75,9 @@ def test_the_last_line_names_the_return_of_every_team(names: list[str], text: st
 def test_a_process_that_is_gone_uses_nothing_which_is_not_zero() -> None:
     seen = totals()
     seen.take("adder/0", entry("adder/0", "in"))
-    assert {"cpu/adder", "rss/adder", "busy/adder"} <= seen.row().keys()
+    assert {"cpu/adder", "rss/adder", "busy/adder"} <= seen.report().metrics.keys()
     seen.forget("adder/0", ["adder/0"], [], {})
-    assert not {"cpu/adder", "rss/adder"} & seen.row().keys()
+    assert not {"cpu/adder", "rss/adder"} & seen.report().metrics.keys()
 
 
 def test_advice_stays_as_it_was_when_the_run_comes_to_rest() -> None:
@@ -97,7 +99,7 @@ def test_the_result_names_the_newest_whole_step_not_the_best_or_the_first(tmp_pa
     for names, expected in ((["main"], "step_000000200"), (["hider", "seeker"], "seeker/step_000000200")):
         folder = RunFolder.create(tmp_path, "rig", 1)
         work = graph(policies=dict.fromkeys(names, learning))
-        record = RunLog(work, Totals(work), folder, None, None)
+        record = RunLog(work, Totals(work), folder, None)
         places = [folder.checkpoints / name if len(names) > 1 else folder.checkpoints for name in names]
         for step, place in zip((100, 200), [places[0], places[-1]], strict=True):
             checkpoint.write(place / "initial", 0, arrays, {})
@@ -114,27 +116,25 @@ def test_totals_of_a_resumed_run_go_on_from_its_checkpoint(tmp_path: Path) -> No
     rows = [{"env_steps": step, "total/episodes": step / 10} for step in (100, 200, 300)]
     folder.metrics.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"env_steps": 150, "eval/return": 1.0}]))
     seen = Totals(work)
-    log = RunLog(work, seen, folder, None, folder.path)
+    log = RunLog(work, seen, folder, folder.path)
     assert seen.total("episodes") == 0
     seen.take("counter/0", entry("counter/0", "out", reading={"episodes": ["count", 4]}))
     assert seen.total("episodes") == 24
-    log.close()
+    log.finish(RunResult(kind="done"))
 
 
 def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
     seen, out, folder = totals(), io.StringIO(), RunFolder.create(tmp_path, "rig", 1)
-    record = RunLog(graph(), seen, folder, Console(out), None)
+    record = RunLog(graph(), seen, folder, None, [Console(out)])
     seen.take("counter/0", entry("counter/0", "out"))
     record.report()
     assert out.getvalue() == ""
     for at in (2.0, 3.0):
         seen.take("counter/0", entry("counter/0", "out", reading={"env/outside_bounds": ["max", 1.0]}, at=at))
         record.report()
-    assert out.getvalue() == (
-        "note: observations leave the bounds that the env declares; the log of counter/0 says which, and by how much\n"
-    )
+    assert out.getvalue() == ("note: observations exceed the env's declared bounds (details in the log of counter/0)\n")
     assert [event["worker"] for event in read_lines(folder.events) if event["event"] == "outside_bounds"] == ["counter/0"]
-    record.close()
+    record.finish(RunResult(kind="done"))
 
 
 def test_what_an_env_calls_its_headline_is_shown_with_the_last_games_against_initial_policies() -> None:
@@ -144,9 +144,13 @@ def test_what_an_env_calls_its_headline_is_shown_with_the_last_games_against_ini
         "episode/seen": ["episode", 30, 120], "episode/locked": ["episode", 1, 4], "episode/other": ["episode", 9, 9],
         "cross/seeker/seen": ["point", 0.5, 3000, 7], "cross/seeker/locked": ["point", 1, 3000, 7],
     }))  # fmt: skip
-    seen.row()  # means start anew, what is shown stays
-    assert seen.report().stats == {"seen": 0.25, "locked": 0.25, "cross/seeker/seen": 0.5}
-    assert "seen 0.25, locked 0.25, cross/seeker/seen 0.50" in line(seen.report())
+    seen.report()  # means start anew, what is shown stays
+    report = seen.report()
+    assert report.stats == {"seen": 0.25, "locked": 0.25}
+    assert report.evaluation == Evaluation(3000, 7, {"cross/seeker/seen": 0.5})
+    assert "evaluation at 3,000: cross/seeker/seen 0.5" in line(report) and "seen 0.25  locked 0.25" in screen(report)
+    assert set(report.charts) >= {"episode/seen", "episode/locked"} and "episode/other" not in report.charts
+    assert report.charted == {"cross/seeker/seen"}
 
 
 def test_metrics_are_merged_by_their_own_rules() -> None:
@@ -161,17 +165,17 @@ def test_metrics_are_merged_by_their_own_rules() -> None:
     assert [seen.total(name) for name in first] == [15, 2, 3, 7]
     seen.take("counter/0", entry("counter/0", "out", reading={"steps": ["count", 1], "updates": ["min", 2]}))
     assert [seen.total(name) for name in first] == [16, 2, 2, 3]
-    assert "total/steps" in seen.row() and "total/env step" not in seen.row()
+    assert "total/steps" in seen.report().metrics and "total/env step" not in seen.report().metrics
 
 
 def test_an_evaluation_is_of_the_version_it_played_with() -> None:
     seen = totals()
     seen.take("adder/0", entry("adder/0", "in", reading={"trained_steps": ["min", 9000]}))
     seen.take("counter/0", entry("counter/0", "out", reading={"eval/return": ["point", 475.0, 3000, 12]}))
-    assert seen.env_steps == 9000 and "eval/return" not in seen.row()
-    (found,) = seen.evaluations()
-    assert (found.env_steps, found.update, found.values) == (3000, 12, {"eval/return": 475.0})
-    assert seen.evaluations() == []
+    report = seen.report()
+    assert report.env_steps == 9000 and "eval/return" not in report.metrics
+    assert report.evaluated == (Evaluation(3000, 12, {"eval/return": 475.0}),)
+    assert seen.report().evaluated == () and seen.report().evaluation == Evaluation(3000, 12, {"eval/return": 475.0})
 
 
 def test_rates_begin_with_the_session_and_counts_go_on_from_the_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:

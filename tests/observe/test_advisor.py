@@ -10,8 +10,8 @@ from srl.observe.advisor import advise
 from srl.observe.report import Report, StreamRow, WorkerRow
 
 
-def report(*workers: WorkerRow, cores: int = 2, streams: tuple[StreamRow, ...] = ()) -> Report:
-    return Report(experiment="x", elapsed=60, env_steps=1, cores=cores, workers=workers, streams=streams)
+def report(*workers: WorkerRow, cores: int = 2, streams: tuple[StreamRow, ...] = (), idle: float | None = None) -> Report:
+    return Report(experiment="x", elapsed=60, env_steps=1, cores=cores, workers=workers, streams=streams, idle=idle)
 
 
 def actors(busy: float, cpu: float, **more: Any) -> WorkerRow:
@@ -22,15 +22,15 @@ def trainer(busy: float, cpu: float, **more: Any) -> WorkerRow:
     return WorkerRow(kind="trainer", busy=busy, cpu=cpu, **more)
 
 
-SLAB = {"slab": 0.7}
+SLABS = {"slabs": 0.7}
 CASES = [
     (
-        report(actors(0.99, 1.98, shares={"env step": 0.71, "policy": 0.2}), trainer(0.3, 0.0, waits=SLAB)),
+        report(actors(0.99, 1.98, shares={"env step": 0.71, "policy": 0.2}), trainer(0.3, 0.0, waits=SLABS)),
         "actors are the limit: CPU-bound 99 %; env step is 71 % of actor time; "
         "no core is free: try a faster env or a vectorised one",
     ),
     (
-        report(actors(0.99, 1.98), trainer(0.3, 0.3, waits=SLAB), cores=8),
+        report(actors(0.99, 1.98), trainer(0.3, 0.3, waits=SLABS), cores=8),
         "actors are the limit: CPU-bound 99 %; 5.7 cores are free: try more actors",
     ),
     (
@@ -43,16 +43,20 @@ CASES = [
     ),
     (
         report(actors(0.6, 1.2), trainer(0.8, 0.78)),
-        "the cores are the limit: 2.0 of 2 in use (actors 1.2 and trainer 0.8)",
+        "the cores are the limit: 2.0 of 2 in use (actor 1.2, trainer 0.8)",
     ),
     (
         report(actors(0.8, 0.0), trainer(0.92, 0.0)),
         "the trainer is the limit: busy 92 %; no core is free: try fewer epochs or larger minibatches",
     ),
     (
-        report(actors(0.5, 0.5, waits={"answer": 0.4, "credit": 0.1}), trainer(0.5, 0.5, waits={"slab": 0.5})),
-        "nobody is busy all the time, they wait for each other: actors waits for answer 40 %; trainer waits for slab 50 %; "
-        "more groups per actor or a higher staleness.max would overlap them",
+        report(actors(0.5, 0.5, waits={"answers": 0.4, "credit": 0.1}), trainer(0.5, 0.5, waits={"slabs": 0.5})),
+        "no worker is saturated: actor waits for answers 40 %; trainer waits for slabs 50 %; "
+        "try more groups per actor or a higher staleness.max",
+    ),
+    (  # the policy's time is the actor's: it takes no cores of its own
+        report(actors(0.3, 0.3), WorkerRow(kind="policy", busy=0.9, inside="actor"), cores=2, idle=1.7),
+        "inference is the limit: busy 90 %; 1.7 cores are free: try more policy workers or a larger max_batch",
     ),
     (report(), ""),
     (report(actors(0.0, 0.0)), ""),
@@ -74,3 +78,33 @@ def test_a_stream_that_loses_much_is_named() -> None:
     fine = StreamRow(name="view", put=1000, drops={"busy": 10})
     text = advise(report(actors(0.99, 1.98), streams=(fine, lossy)))
     assert text.endswith("; samples lost 10 % of its records (stale 80)")
+
+
+@pytest.mark.parametrize(
+    ("workers", "idle", "text"),
+    [
+        (  # 0.7 of 2 cores in use by the run, all in use by others
+            (actors(0.5, 0.4, waits={"credit": 0.5}), trainer(0.6, 0.3, waits={"slabs": 0.4})),
+            0.0,
+            "the machine is the limit: other programs use 1.3 of 2 cores, this run 0.7",
+        ),
+        (
+            (actors(0.3, 0.3), trainer(0.95, 0.95)),
+            0.0,
+            "the trainer is the limit: CPU-bound 95 %; no core is free (other programs use 0.8 of 2): "
+            "try fewer epochs or larger minibatches",
+        ),
+        (
+            (actors(0.3, 0.3), trainer(0.95, 0.95)),
+            0.75,
+            "the trainer is the limit: CPU-bound 95 %; 0.8 cores are free: try more threads for the trainer",
+        ),
+        (
+            (actors(0.6, 0.7), trainer(0.7, 0.7)),
+            0.0,
+            "the cores are the limit: 2.0 of 2 in use (actor 0.7, trainer 0.7, other programs 0.6)",
+        ),
+    ],
+)
+def test_the_advice_sees_the_load_of_other_programs(workers: tuple[WorkerRow, ...], idle: float, text: str) -> None:
+    assert advise(report(*workers, idle=idle)) == text

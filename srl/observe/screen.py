@@ -1,0 +1,146 @@
+"""A report in words: a screen of 80 columns and 24 rows, or one line of a log."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+
+from srl.core.text import size
+from srl.observe.report import Report, StreamRow, WorkerRow, by_kind, by_role
+
+LOG_WIDTH = 120
+_FIRST = ("loss", "entropy", "kl", "value")
+"""Of what an algorithm reports, names with these words come first."""
+
+
+def screen(report: Report, width: int = 80) -> list[str]:
+    """What a person watches, most important first; every line fits."""
+    lines = textwrap.wrap(f"{report.experiment}  {clock_time(report.elapsed)}  {headline(report)}", width)
+    lines += textwrap.wrap(report.advice, width)
+    lines += _packed([f"return {returns(report)}" if report.returns else "", evaluation(report)], width)
+    for policy, values in report.training.items():
+        lines += _packed(training(policy, values), width, rows=1)
+    lines += _packed([rates(report), f"update {report.update:,}"], width)
+    lines += _packed([f"{name} {value:.2f}" for name, value in report.stats.items()], width, between="  ")
+    if report.workers:
+        rows = [_worker(row) for row in by_role(report.workers)]
+        lines += ["", *_grid([("worker", "busy", "cores", "memory", "waits for"), *rows], "<>>><", width)]
+    if report.streams:
+        rows = [_stream(row) for row in by_kind(report.streams)]
+        lines += ["", *_grid([("stream", "items/s", "bytes/s", "queue", "staleness", "dropped"), *rows], "<>>>><", width)]
+    return lines
+
+
+def line(report: Report) -> str:
+    """As many of its figures as a line of a log has room for."""
+    limit = report.advice.partition(":")[0]  # `the trainer is the limit`
+    parts = [f"return {returns(report, brief=True)}" if report.returns else "", evaluation(report), rates(report), limit]
+    parts += [_dropped(row) for row in report.streams]
+    parts += [f"{name} {value:.2f}" for name, value in report.stats.items()]
+    parts += [part for policy, values in report.training.items() for part in training(policy, values)]
+    text = f"{clock_time(report.elapsed)} | {steps(report)}"
+    for part in parts:
+        if part and len(text) + 3 + len(part) <= LOG_WIDTH:
+            text += f" | {part}"
+    return text
+
+
+def headline(report: Report) -> str:
+    """`120,000 of 300,000 env steps (40 %), 00:00:18 to go`"""
+    text = steps(report)
+    if report.eta is not None:
+        text += f", {clock_time(report.eta)} to go"
+    return text
+
+
+def steps(report: Report) -> str:
+    """`120,000 of 300,000 env steps (40 %)`"""
+    text = f"{report.env_steps:,}" + (f" of {report.target:,}" if report.target else "") + " env steps"
+    if report.progress is not None:
+        text += f" ({100 * report.progress:.0f} %)"
+    return text
+
+
+def returns(report: Report, *, brief: bool = False) -> str:
+    """`187.3 (512 episodes, length 187)`"""
+    text = ", ".join(f"{team} {value:.4g}" if team else f"{value:.4g}" for team, value in report.returns.items())
+    if brief:
+        return text
+    facts = [f"{report.episodes:,} episodes"] if report.episodes else []
+    facts += [f"length {report.episode_length:.4g}"] if report.episode_length is not None else []
+    return f"{text} ({', '.join(facts)})" if facts else text
+
+
+def evaluation(report: Report) -> str:
+    """`evaluation of 250,000: return 475, cross/seeker/seen 0.5`"""
+    found = report.evaluation
+    if found is None:
+        return ""
+    figures = ", ".join(f"{name.removeprefix('eval/')} {value:.4g}" for name, value in found.values.items())
+    return f"evaluation at {found.env_steps:,}: {figures}"
+
+
+def training(policy: str, values: Mapping[str, float]) -> list[str]:
+    """`hider policy_loss -0.01`, `value_loss 0.5`, `entropy 2.1`, `kl 0.004`"""
+    order = sorted(values, key=lambda name: next((at for at, word in enumerate(_FIRST) if word in name), len(_FIRST)))
+    parts = [f"{name} {values[name]:.3g}" for name in order]
+    return [f"{policy}: {parts[0]}", *parts[1:]] if policy and parts else parts
+
+
+def rates(report: Report) -> str:
+    """`env 52,310/s, agent 104,620/s (hider 52,310, seeker 52,310), train 52,100/s`"""
+    text = f"env {report.env_rate:,.0f}/s"
+    if report.agent_rate > 1.05 * report.train_rate:  # several agents in an env
+        text += f", agent {report.agent_rate:,.0f}/s"
+    if len(report.policy_rates) > 1:
+        text += f" ({', '.join(f'{name} {rate:,.0f}' for name, rate in report.policy_rates.items())})"
+    return text + f", train {report.train_rate:,.0f}/s"
+
+
+def clock_time(seconds: float) -> str:
+    """`00:12:41`, days in front when there are any."""
+    whole = int(seconds)
+    days, rest = divmod(whole, 86400)
+    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}d {text}" if days else text
+
+
+def _packed(parts: Iterable[str], width: int, *, between: str = "   ", rows: int = 2) -> list[str]:
+    """Parts side by side in a few lines; what has no room is left out."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and part and len(lines[-1]) + len(between) + len(part) <= width:
+            lines[-1] += between + part
+        elif part and len(lines) < rows:
+            lines.append(part[:width])
+    return lines
+
+
+def _grid(rows: Sequence[Sequence[str]], align: str, width: int) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(align))]
+    padded = [[f"{cell:{side}{w}}" for cell, side, w in zip(row, align, widths, strict=True)] for row in rows]
+    return ["  ".join(cells)[:width].rstrip() for cells in padded]
+
+
+def _worker(row: WorkerRow) -> tuple[str, ...]:
+    name = f"{row.kind} x {row.count}" if row.count > 1 else row.kind
+    name += f" ({row.restarts} restarted)" if row.restarts else ""
+    most = sorted(row.waits.items(), key=lambda item: -item[1])[:2]
+    waits = ", ".join(f"{what} {100 * part:.0f} %" for what, part in most if part >= 0.005)
+    own = ("in", row.inside) if row.inside else (f"{row.cpu:.2f}", size(row.rss))
+    return (name, f"{100 * row.busy:.0f} %", *own, waits)
+
+
+def _stream(row: StreamRow) -> tuple[str, ...]:
+    name = f"{row.name} x {row.count}" if row.count > 1 else row.name
+    queue = (f"{row.queue:.0f}/{row.slots}" if row.slots else f"{row.queue:.0f}") if row.kind == "sample" else ""
+    stale = " / ".join(f"{value:.1f}" for value in row.staleness) if row.staleness else ""
+    return (name, f"{row.items:,.1f}", size(row.bytes), queue, stale, _drops(row))
+
+
+def _dropped(row: StreamRow) -> str:
+    return f"{row.name} dropped {drops}" if (drops := _drops(row)) else ""
+
+
+def _drops(row: StreamRow) -> str:
+    return ", ".join(f"{reason} {number:,}" for reason, number in sorted(row.drops.items()) if number)
