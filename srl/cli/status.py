@@ -10,7 +10,7 @@ from pathlib import Path
 from srl.cli.parsing import Parser
 from srl.core.errors import UserError
 from srl.core.text import aligned, columns, count, figure
-from srl.observe.console import clock_time
+from srl.observe.screen import clock_time
 from srl.store.run_folder import RunFolder
 
 _NEEDED = ("numpy", "torch", "gymnasium", "zmq", "msgpack", "yaml", "grpc", "safetensors", "rich")
