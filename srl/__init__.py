@@ -99,11 +99,11 @@ def launch(
     `run.wait()` raises the error of a run that failed. `quiet` prints nothing.
     `resume`: a run folder. `resume_or_start`: the id of a run, which is resumed if it is there and started if not.
     """
-    from srl.core.imports import stop_if_imported
+    from srl.core.imports import refuse_while_importing
     from srl.observe.sinks.console import Console
     from srl.run import make_run
 
-    stop_if_imported()
+    refuse_while_importing()
     console = None if quiet else Console()
     run = make_run(
         experiment, overrides, settings=settings, resume=resume, resume_or_start=resume_or_start, runs=runs, console=console

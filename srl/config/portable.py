@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def absolute(config: Mapping[str, Any], exact: Callable[[str], str] = str) -> di
 
     `exact`: from the path of what is loaded to the path of the one run that it means now.
     """
-    plain: dict[str, Any] = {key: _absolute(value) for key, value in config.items()}
+    plain: dict[str, Any] = {key: _absolute(value) for key, value in everywhere(config).items()}
     if isinstance(plugins := plain.get("plugins"), list | tuple):
         plain["plugins"] = [_found(one) if str(one).endswith(".py") else one for one in plugins]
 
@@ -57,26 +56,13 @@ def absolute(config: Mapping[str, Any], exact: Callable[[str], str] = str) -> di
     return plain
 
 
-def homes(settings: Any) -> list[str]:
-    """Modules and files whose import registers the names in these settings: those that this process registered itself."""
-    found: dict[str, None] = {}
-    for registry in REGISTRIES.values():
-        for name in _texts(settings):
-            with contextlib.suppress(NotImportable):  # of a notebook: whoever needs it elsewhere says so
-                if (home := registry.home(name)) is not None:
-                    found[home] = None
-    return list(found)
-
-
-def _texts(settings: Any) -> Iterator[str]:
-    if isinstance(settings, str):
-        yield settings
-    elif isinstance(settings, Mapping):
-        for one in settings.values():
-            yield from _texts(one)
-    elif isinstance(settings, list | tuple):
-        for one in settings:
-            yield from _texts(one)
+def everywhere(settings: Any, kind: str = "") -> Any:
+    """Settings in which every name that this process registered itself is the path that other processes can import."""
+    if isinstance(settings, Mapping):
+        return {key: everywhere(one, kind if key == "use" else _kind(key, "")) for key, one in settings.items()}
+    if isinstance(settings, list | tuple):
+        return [everywhere(one, kind) for one in settings]
+    return REGISTRIES[kind].everywhere(settings) if kind and isinstance(settings, str) else settings
 
 
 def _kind(key: Any, above: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -15,28 +14,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from srl.core.errors import NotImportable, UserError
+from srl.core.errors import Fact, NotImportable, UserError
 
 _PREFIX = "srl_file_"
-_depth = 0
-
-
-class _ScriptEnds(BaseException):
-    """Ends a script that is imported for its classes when it comes to start a run."""
+_importing: list[str] = []
 
 
 def import_path(path: str, kind: str = "object") -> Any:
     """The object behind `pkg.mod:Class` or `file.py:Class`; NotImportable says what went wrong."""
     module_name, _, attribute = path.rpartition(":")
     if not module_name or not attribute:
-        raise NotImportable(f"'{path}' is no path to a {kind}", ("expected", "pkg.mod:Class or path/to/file.py:Class"))
+        raise NotImportable(f"'{path}' is not an import path", ("expected", "pkg.mod:Class or path/to/file.py:Class"))
     found: Any = import_module(module_name, f"{kind} '{path}'")
     for part in attribute.split("."):
         if not hasattr(found, part):
             place = getattr(found, "__file__", None) or module_name
-            raise NotImportable(
-                f"cannot import {kind} '{path}': no '{attribute}' there", ("from", str(place)), *_offers(found, part)
-            )
+            headline = f"cannot import {kind} '{path}': no '{attribute}' there"
+            raise NotImportable(headline, ("from", str(place)), *_offers(found, part))
         found = getattr(found, part)
     return found
 
@@ -47,32 +41,25 @@ def import_module(name: str, what: str = "") -> types.ModuleType:
     is_file = name.endswith(".py")
     if is_file and not Path(name).expanduser().is_file():
         raise NotImportable(f"cannot import {what}: no such file", ("from", str(Path(name).expanduser().absolute())))
+    _importing.append(name)
     try:
-        with _importing():
-            return _import_file(Path(name).expanduser().resolve()) if is_file else _import_dotted(name)
+        return _import_file(Path(name).expanduser().resolve()) if is_file else _import_dotted(name)
     except UserError:
         raise
     except Exception as problem:
         raise _failed(name, what, problem, is_file) from problem
+    finally:
+        _importing.pop()
 
 
-def stop_if_imported() -> None:
-    """Called first by `srl.launch()`: a script without `if __name__ == "__main__":` must not start itself again
-    in the process that imports it for its classes. What it defined before that line is kept."""
-    if _depth:
-        raise _ScriptEnds
-
-
-def is_importing() -> bool:
-    """Whether a module is being imported by its path or as a plugin, which other processes do too."""
-    return _depth > 0
-
-
-def module_path(module: str, name: str) -> str:
-    """The module, or the file, that every process can import to find what `module` is here; `name` is for the error."""
-    if module.startswith(_PREFIX):
-        return str(sys.modules[module].__file__)
-    return _main_path(name) if module == "__main__" else module
+def refuse_while_importing() -> None:
+    """Called first by `srl.launch()`: a script that is imported for its classes must not start the run again."""
+    if _importing:
+        raise NotImportable(
+            f"importing {_importing[-1]} starts a run",
+            ("because", "every process of a run imports the file of its classes, and comes to the call of srl.launch there"),
+            ("try", 'put the call under `if __name__ == "__main__":`'),
+        )
 
 
 def dotted_path(found: Any) -> str:
@@ -81,11 +68,13 @@ def dotted_path(found: Any) -> str:
     if "<" in name:
         inside = "inside a function" if "<locals>" in name else "without a name"
         raise NotImportable(
-            f"'{name}' is defined {inside}, where no other process finds it",
+            f"'{name}' is defined {inside}, where other processes cannot find it",
             ("from", place_of(found)),
             ("try", "move it to the top level of its file, or mode=inline"),
         )
-    return f"{module_path(module, name)}:{name}"
+    if module.startswith(_PREFIX):
+        module = str(sys.modules[module].__file__)
+    return f"{_main_path(name) if module == '__main__' else module}:{name}"
 
 
 def place_of(found: Any) -> str:
@@ -96,22 +85,6 @@ def place_of(found: Any) -> str:
         return str(getattr(found, "__module__", "") or "unknown place")
 
 
-def identity(found: Any) -> tuple[str, str]:
-    """The file and the name of a class: equal for one class that was executed twice (`__main__`, a reload)."""
-    if isinstance(found, str):
-        module_name, _, name = found.rpartition(":")
-        if module_name.endswith(".py"):
-            return str(Path(module_name).expanduser().resolve()), name
-        module = sys.modules.get(module_name)
-    else:
-        module_name, name = found.__module__, found.__qualname__
-        module = sys.modules.get(module_name)
-        if module_name == "__main__" and module is not None and getattr(module, "__spec__", None) is not None:
-            module_name = module.__spec__.name  # type: ignore[union-attr]
-    file = getattr(module, "__file__", None)
-    return (str(Path(file).resolve()) if file else module_name), name
-
-
 def import_paths() -> list[str]:
     """Entries of `sys.path` beyond the installation: what a worker needs to find the modules this process finds."""
     roots = {str(Path(root).resolve()) for root in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
@@ -120,34 +93,15 @@ def import_paths() -> list[str]:
     return list(dict.fromkeys(own))
 
 
-@contextlib.contextmanager
-def _importing() -> Iterator[None]:
-    global _depth
-    _depth += 1
-    try:
-        yield
-    finally:
-        _depth -= 1
-
-
 def _import_dotted(name: str) -> types.ModuleType:
     main = sys.modules.get("__main__")
     if main is not None and getattr(getattr(main, "__spec__", None), "name", None) == name:
         return main  # started by `python -m name`
-    try:
-        return importlib.import_module(name)
-    except _ScriptEnds:
-        spec = importlib.util.find_spec(name)
-        assert spec is not None
-        return _execute(spec)
+    return importlib.import_module(name)
 
 
 def _import_file(path: Path) -> types.ModuleType:
-    main = sys.modules.get("__main__")
-    main_file = getattr(main, "__file__", None)
-    if main is not None and main_file and Path(main_file).resolve() == path:
-        return main
-    for module in list(sys.modules.values()):
+    for module in [sys.modules["__main__"], *sys.modules.values()]:
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and file.endswith(path.name) and Path(file).resolve() == path:
             return module
@@ -155,22 +109,20 @@ def _import_file(path: Path) -> types.ModuleType:
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))  # its neighbours are importable, as when it runs as a script
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    return _execute(spec)
-
-
-def _execute(spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    with _forgotten_if_it_fails(name):
         spec.loader.exec_module(module)
-    except _ScriptEnds:
-        return module
-    except BaseException:
-        del sys.modules[spec.name]
-        raise
     return module
+
+
+@contextlib.contextmanager
+def _forgotten_if_it_fails(name: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        del sys.modules[name]
+        raise
 
 
 def _main_path(name: str) -> str:
@@ -181,13 +133,13 @@ def _main_path(name: str) -> str:
     file = getattr(main, "__file__", None)
     if file is None or not Path(file).is_file():
         raise NotImportable(
-            f"'{name}' is defined in a notebook or an interactive session, where no other process finds it",
+            f"'{name}' is defined in a notebook or an interactive session, where other processes cannot find it",
             ("try", "mode=inline, or move the class to a file and name it as path/to/file.py:" + name),
         )
     return str(Path(file).resolve())
 
 
-def _offers(module: Any, wanted: str) -> list[tuple[str, str]]:
+def _offers(module: Any, wanted: str) -> list[Fact]:
     """What a module defines itself, the near miss first."""
     import difflib  # for errors only
 
@@ -199,8 +151,7 @@ def _offers(module: Any, wanted: str) -> list[tuple[str, str]]:
 
 
 def _failed(name: str, what: str, problem: Exception, is_file: bool) -> NotImportable:
-    cause = f"{type(problem).__name__}: {problem}"
-    error = NotImportable(f"cannot import {what}", ("cause", cause + _origin(problem)))
+    error = NotImportable(f"cannot import {what}", ("cause", f"{type(problem).__name__}: {problem}{_origin(problem)}"))
     missing = problem.name or "" if isinstance(problem, ModuleNotFoundError) else ""
     if missing and not (name == missing or name.startswith(missing + ".")):
         error.add("try", f"install what it needs: pip install {missing.partition('.')[0]}")

@@ -8,22 +8,12 @@ from typing import Any, TypeVar
 
 from srl.core.builtin import BUILTIN
 from srl.core.errors import NotImportable, UserError
-from srl.core.imports import (
-    dotted_path,
-    identity,
-    import_module,
-    import_path,
-    import_paths,
-    is_importing,
-    module_path,
-    place_of,
-    stop_if_imported,
-)
+from srl.core.imports import dotted_path, import_module, import_path, import_paths, place_of
 from srl.core.load import nearest
 
 __all__ = [
     "REGISTRIES", "Registry", "dotted_path", "import_paths", "load_plugins", "place_of", "register_algorithm", "register_env",
-    "register_learner", "register_policy", "register_transform", "register_transport", "register_worker", "stop_if_imported",
+    "register_learner", "register_policy", "register_transform", "register_transport", "register_worker",
 ]  # fmt: skip
 
 C = TypeVar("C")
@@ -35,20 +25,21 @@ class Registry:
 
     def __init__(self, kind: str, builtin: dict[str, str] | None = None) -> None:
         self.kind = kind
-        self._targets: dict[str, Any] = dict(builtin or {})
+        self._builtin = dict(builtin or {})
+        self._targets: dict[str, Any] = dict(self._builtin)
         self._places: dict[str, str] = {}
-        self._homes: dict[str, str] = {}
 
-    def add(self, name: str, target: Any, *, place: str | None = None, home: str = "") -> None:
-        """Register a class or `"pkg.mod:Class"`. The same thing again (a reload, `__main__`) renews it; another is refused.
-
-        `home`: the module that does so; nobody's where `place` is given without it.
-        """
-        if place is None:
-            place, home = _caller()
+    def add(self, name: str, target: Any, *, place: str | None = None) -> None:
+        """Register a class or `"pkg.mod:Class"`. The same thing again (a reload, `__main__`) renews it; another is refused."""
+        place = place or _caller()
         if not name or ":" in name or name.endswith(".py"):
-            raise UserError(f"'{name}' cannot be the name of a {self.kind}: it reads as a path", ("from", place), code="E13")
-        if name in self._targets and not _same(self._targets[name], target):
+            raise UserError(
+                f"'{name}' is not a valid name of {_a(self.kind)}",
+                ("from", place),
+                ("expected", "a name without ':' that does not end in .py"),
+                code="E13",
+            )
+        if name in self._targets and _path(self._targets[name]) != _path(target):
             raise UserError(
                 f"two things are registered as {self.kind} '{name}'",
                 ("first", self.place(name)),
@@ -58,18 +49,20 @@ class Registry:
             )
         self._targets[name] = target
         self._places[name] = place
-        if home and not is_importing():
-            self._homes[name] = home
-
-    def home(self, name: str) -> str | None:
-        """The module, or file, whose import registers the name; None where no other process needs to be told of it."""
-        home = self._homes.get(name)
-        return module_path(home, name) if home in sys.modules else None
 
     def place(self, name: str) -> str:
         """`file.py:12`, where the name was registered."""
         target = self._targets[name]
         return self._places.get(name) or (f"{target} (built in)" if isinstance(target, str) else place_of(target))
+
+    def everywhere(self, name: str) -> str:
+        """A built-in name as it is, a name that was registered in this process as the path that every process can import."""
+        if name not in self._targets or name in self._builtin:
+            return name
+        try:
+            return self.path(name)
+        except NotImportable:  # of a notebook: an inline run finds it by its name
+            return name
 
     def resolve(self, name: Any) -> Any:
         """The class behind a name or a path; anything that is not text is taken as it is."""
@@ -160,26 +153,32 @@ def register_transform(name: str) -> Callable[[C], C]:
 
 
 def _register(kind: str, name: str) -> Callable[[C], C]:
-    place, home = _caller()
+    place = _caller()
 
     def keep(target: C) -> C:
-        REGISTRIES[kind].add(name, target, place=place, home=home)
+        REGISTRIES[kind].add(name, target, place=place)
         return target
 
     return keep
 
 
-def _same(old: Any, new: Any) -> bool:
-    if old is new or old == new:
-        return True
-    if isinstance(old, str) and not isinstance(new, str) and old == f"{new.__module__}:{new.__qualname__}":
-        return True
-    return identity(old) == identity(new)
+def _path(target: Any) -> str:
+    """What stays the same when a module is executed again."""
+    if isinstance(target, str):
+        return target
+    try:
+        return dotted_path(target)
+    except NotImportable:
+        return f"{target.__module__}:{target.__qualname__}"
 
 
-def _caller() -> tuple[str, str]:
-    """`file.py:12` of the first frame outside this file, and its module."""
+def _caller() -> str:
+    """`file.py:12` of the first frame outside this file."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}", str(frame.f_globals.get("__name__", ""))
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 from srl.config.compose import Composed, compose, render_with_provenance
 from srl.config.experiment import Experiment, read_experiment, write_experiment
-from srl.config.portable import absolute, by_name, homes
-from srl.core.errors import NotImportable, UserError
+from srl.config.portable import absolute, by_name
+from srl.core.errors import UserError
 from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.where import RESUME, Provenance, Where, dotted
@@ -70,7 +69,7 @@ class Prepared:
             derived = derived_specs(self.graph)
             check_windows(self.graph, derived)
         except UserError as error:
-            raise _explained(placed(error, self.composed.provenance)) from None
+            raise error.at(self.composed.provenance) from None
         check_weights(self.graph.policies, {name: info.params for name, info in derived.policies.items()}, resumed=resumed)
         return replace(self, derived=derived, shared=check_memory(self.graph, derived, self.machine))
 
@@ -94,7 +93,7 @@ def prepare(
 ) -> Prepared:
     """Compose, decide, wire and check. `look`: also build env and policies once, in a process of their own."""
     composed, changes = _compose(experiment, overrides, by_name(settings or {}), resume)
-    wanted = _with_homes(_named(read_experiment(composed.data, composed.provenance), composed))
+    wanted = _named(read_experiment(composed.data, composed.provenance), composed)
     machine = machine or Machine.here()
     done = plan(wanted, machine=machine, where=composed.provenance)
     graph = done.graph
@@ -111,22 +110,6 @@ def prepare(
         composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes
     )
     return prepared.looked(resumed=resume is not None) if look else prepared
-
-
-def placed(error: UserError, where: Provenance) -> UserError:
-    """An error of `'algorithm' has no setting 'x'`, raised where places were not known, with its place."""
-    if any(label == "from" for label, _ in error.facts):
-        return error
-    words = error.headline.split("'")
-    if len(words) < 3:
-        return error
-    path = tuple(words[1].split("."))
-    if "has no setting" in error.headline and len(words) >= 5:
-        path = (*path, words[3])
-    place = where.at(path) if where.at(path[:1]) is not None else None
-    if place is not None:
-        error.facts.insert(0, ("from", str(place)))
-    return error
 
 
 def _compose(
@@ -149,7 +132,10 @@ def _compose(
 
 
 def _everywhere(composed: Composed) -> Composed:
-    return replace(composed, data=absolute(composed.data, exact_run))
+    env = composed.data.get("env")
+    used = env.get("use") if isinstance(env, Mapping) else env
+    name = composed.name or (used if isinstance(used, str) else "")
+    return replace(composed, data=absolute(composed.data, exact_run), name=name)
 
 
 def _differences(before: Any, after: Any, places: Provenance, path: tuple[str, ...] = ()) -> list[str]:
@@ -186,28 +172,8 @@ def _mark_decided(given: Any, decided: Any, places: Provenance, path: tuple[str,
 def _named(experiment: Experiment, composed: Composed) -> Experiment:
     if "name" in composed.data:
         return experiment
-    name = composed.name or experiment.env.use
+    name = composed.name
     return replace(experiment, name=name.rpartition("/")[2] if ":" not in name else name.rpartition(":")[2])
-
-
-def _with_homes(experiment: Experiment) -> Experiment:
-    """What this process registered under a name, every other finds too: it imports the module or script that did so."""
-    plugins = dict.fromkeys([*experiment.plugins, *homes(write_experiment(experiment))])
-    return replace(experiment, plugins=tuple(plugins))
-
-
-def _explained(error: UserError) -> UserError:
-    """A name that another process does not find, although this one has it."""
-    match = re.fullmatch(r"no (\w+) is called '(.+)'", error.headline)
-    if match is None or match[1] not in REGISTRIES or match[2] not in REGISTRIES[match[1]]:
-        return error
-    return NotImportable(
-        f"{match[1]} '{match[2]}' is registered in this process only",
-        ("from", REGISTRIES[match[1]].place(match[2])),
-        ("because", "other processes import that file, and do not come to this line"),
-        ("try", 'register it at the top level of the file, not below `if __name__ == "__main__":` nor in a function'),
-        ("or", "mode=inline"),
-    )
 
 
 def _needs_plugins(graph: Graph) -> bool:

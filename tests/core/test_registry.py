@@ -107,7 +107,7 @@ def test_a_built_in_name_cannot_be_taken() -> None:
 
 @pytest.mark.parametrize("name", ["", "a:b", "x.py"])
 def test_a_name_must_not_read_as_a_path(name: str) -> None:
-    with raises("E13", match="reads as a path"):
+    with raises("E13", match="not a valid name of an env"):
         Registry("env").add(name, Thing)
 
 
@@ -207,25 +207,24 @@ def test_a_class_inside_a_function_has_no_path() -> None:
 
 
 SCRIPT = """\
-    from srl.core.registry import REGISTRIES, register_algorithm, stop_if_imported
+    from srl.core.imports import refuse_while_importing
+    from srl.core.registry import REGISTRIES, register_algorithm
 
     def launch():
-        stop_if_imported()
+        refuse_while_importing()
         print("started")
 
     @register_algorithm("mine")
     class Mine:
         pass
 
-    print(REGISTRIES["algorithm"].path("mine"))
-    launch()
-
-    class Late:
-        pass
+    if __name__ == "__main__":
+        print(REGISTRIES["algorithm"].path("mine"))
+        launch()
 """
 
 
-def test_a_class_of_an_unguarded_script_is_found_elsewhere_without_starting_it_again(tmp_path: Path) -> None:
+def test_a_class_of_a_script_is_found_elsewhere(tmp_path: Path) -> None:
     script = write(tmp_path / "script.py", SCRIPT)
     ran = python("script.py", cwd=tmp_path)
     assert ran.stdout.splitlines() == [f"{script}:Mine", "started"]
@@ -233,7 +232,14 @@ def test_a_class_of_an_unguarded_script_is_found_elsewhere_without_starting_it_a
         f"{script}:Mine"
     )
     ran = python("-c", worker, cwd=tmp_path)
-    assert ran.stdout.splitlines() == [f"{script}:Mine", "Mine"], ran.stderr
+    assert ran.stdout.splitlines() == ["Mine"], ran.stderr
+
+
+def test_a_script_that_would_start_its_run_again_is_refused(tmp_path: Path) -> None:
+    script = write(tmp_path / "script.py", SCRIPT.replace('if __name__ == "__main__":', "if True:"))
+    worker = f"from srl.core.imports import import_path; import_path('{script}:Mine')"
+    ran = python("-c", worker, cwd=tmp_path)
+    assert f"importing {script} starts a run" in ran.stderr and "try: put the call under `if __name__" in ran.stderr
 
 
 def test_a_module_that_is_run_is_named_as_a_module(tmp_path: Path) -> None:
@@ -269,7 +275,7 @@ class A: pass          # the cell is run again
 dotted_path(A)
 """
     ran = python("-c", code, cwd=tmp_path)
-    assert "'A' is defined in a notebook or an interactive session, where no other process finds it" in ran.stderr
+    assert "'A' is defined in a notebook or an interactive session, where other processes cannot find it" in ran.stderr
     assert "try: mode=inline, or move the class to a file" in ran.stderr
 
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 import srl
-from srl.config.portable import homes
-from srl.core.registry import REGISTRIES, load_plugins
+from srl.config.portable import everywhere
+from srl.core.registry import REGISTRIES
 
 ROOT = str(Path(srl.__file__).parents[1])
 
@@ -48,36 +48,31 @@ def ran(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("text", [GUARDED, UNGUARDED], ids=["guarded", "unguarded"])
+@pytest.mark.parametrize("text", [GUARDED, LATE], ids=["at the top", "registered late"])
 def test_workers_know_the_names_that_a_script_registers(tmp_path: Path, text: str) -> None:
     done = ran(tmp_path, text)
     assert done.stdout.splitlines()[-1:] == ["done"], done.stdout + done.stderr
     (config,) = tmp_path.glob("runs/*/*/config.yaml")
     data = yaml.safe_load(config.read_text())
-    assert data["env"]["use"] == "our-env" and data["plugins"] == [str(tmp_path / "script.py")]  # a resume finds them too
+    assert data["env"]["use"] == f"{tmp_path / 'script.py'}:Ours"  # a resume finds it too
+    assert data["algorithm"] == "srl.algorithms.ppo:PPO" and data["name"] == "our-env"
 
 
-def test_a_name_that_others_would_not_come_to_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    done = ran(tmp_path, LATE)
-    line = LATE.splitlines().index('    srl.register_env("our-env")(Ours)') + 1
+def test_a_script_whose_import_starts_a_run_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    done = ran(tmp_path, UNGUARDED)
     assert done.returncode == 1
-    assert (
-        "error[E07]: env 'our-env' is registered in this process only\n"
-        f"  from: {tmp_path}/script.py:{line}\n"
-        "  because: other processes import that file, and do not come to this line\n"
-        '  try: register it at the top level of the file, not below `if __name__ == "__main__":` nor in a function\n'
-        "  or: mode=inline\n"
-    ) in done.stderr
+    assert f"error[E07]: importing {tmp_path / 'script.py'} starts a run" in done.stderr
+    assert 'try: put the call under `if __name__ == "__main__":`' in done.stderr
+    assert not list(tmp_path.glob("runs/*/*"))
 
 
-def test_names_of_plugins_and_built_in_ones_need_no_home(tmp_path: Path) -> None:
-    file = tmp_path / "srl_test_plugin.py"
-    file.write_text('import srl\n\n\n@srl.register_env("plugged-env")\nclass Plugged:\n    pass\n')
-    load_plugins([str(file)], installed=False)
-    assert "plugged-env" in REGISTRIES["env"]
-    assert homes({"env": "plugged-env", "algorithm": {"use": "ppo"}, "seed": 1}) == []
-
-
-def test_the_module_that_registers_is_the_home_wherever_the_name_stands() -> None:
-    REGISTRIES["transform"].add("homed-transform", "their_pkg.mod:Transform")
-    assert homes({"graph": {"nodes": [{"args": {"transform": "homed-transform"}}]}}) == [__name__]
+def test_built_in_names_stay_and_registered_ones_become_paths() -> None:
+    REGISTRIES["transform"].add("our-transform", "their_pkg.mod:Transform")
+    given = {
+        "algorithm": "ppo",
+        "graph": {"nodes": [{"worker": "actor", "args": {"transform": ["our-transform"]}}]},
+        "x": "actor",
+    }
+    found = everywhere(given)
+    assert found["algorithm"] == "ppo" and found["x"] == "actor"
+    assert found["graph"]["nodes"] == [{"worker": "actor", "args": {"transform": ["their_pkg.mod:Transform"]}}]
