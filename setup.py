@@ -35,6 +35,7 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     python_requires=">=3.11",
+    package_dir={"": "."},  # editable installs are then a plain path, which type checkers follow
     packages=find_packages(include=["srl", "srl.*"]),
     package_data={"srl": ["py.typed", "**/*.html", "**/*.yaml", "**/*.json", "**/*.xml"]},
     data_files=experiments(),
