@@ -1,4 +1,4 @@
-"""`srl bench limit experiment=NAME`: what this machine could reach with this experiment, and what it does."""
+"""`srl bench limit experiment=NAME`: the highest possible rate of this machine for an experiment, and the rate reached."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from srl.cli.parsing import Parser, words_of
 from srl.core.errors import UserError
+from srl.core.text import columns, count
 from srl.plan.prepare import Prepared, prepare
 
 _WARM = 2
@@ -27,20 +28,20 @@ class Costs:
     train: float
 
     def limit(self, cores: int) -> float:
-        """Env steps a second if nothing else cost anything."""
+        """Env steps per second if nothing else took any time."""
         return cores * 1e6 / (self.env + self.act + self.train)
 
     def mean(self, other: Costs) -> Costs:
-        """Between two measurements."""
+        """The mean of two measurements."""
         return Costs((self.env + other.env) / 2, (self.act + other.act) / 2, (self.train + other.train) / 2)
 
 
 def bench(argv: list[str]) -> int:
-    """Measure and print; the ratio is the one number that travels between machines."""
+    """Measure and print. The ratio can be compared between machines."""
     parser = Parser(prog="srl bench", description="limit experiment=NAME: limit, achieved rate and their ratio")
     parser.add_argument("what", choices=["limit"])
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of the run; the parts take a third of it")
+    parser.add_argument("--seconds", type=float, default=20.0, help="length of the run; timing the parts adds a third")
     given = parser.parse_intermixed_args(argv)
     experiment, overrides = words_of(given.words)
     endless = [f"stop.{name}=null" for name in ("env_steps", "updates", "return")]
@@ -48,20 +49,23 @@ def bench(argv: list[str]) -> int:
     prepared = prepare(experiment, [*overrides, *dropped])
     before = measure(prepared, given.seconds / 6)
     rate = achieved(prepared)
-    costs = before.mean(measure(prepared, given.seconds / 6))  # the machine may have become slower in between
+    costs = before.mean(measure(prepared, given.seconds / 6))  # the machine may have become slower meanwhile
     cores = prepared.machine.cores
     limit = costs.limit(cores)
-    print(f"env step     {costs.env:10.3f} us per env step")
-    print(f"inference    {costs.act:10.3f} us")
-    print(f"training     {costs.train:10.3f} us, all epochs")
-    print(f"limit        {limit:10,.0f} env steps a second on {cores} core{'' if cores == 1 else 's'}")
-    print(f"achieved     {rate:10,.0f} env steps a second, layout {prepared.experiment.layout}, {given.seconds:g} s")
-    print(f"ratio        {rate / limit:10.1%}")
+    rows = [
+        ("env step", f"{costs.env:.3f}", "us per env step"),
+        ("inference", f"{costs.act:.3f}", "us"),
+        ("training", f"{costs.train:.3f}", "us, all epochs"),
+        ("limit", f"{limit:,.0f}", f"env steps/s on {count(cores, 'core')}"),
+        ("achieved", f"{rate:,.0f}", f"env steps/s, layout {prepared.experiment.layout}, {given.seconds:g} s"),
+        ("ratio", f"{rate / limit:.1%}", ""),
+    ]
+    print(columns(rows, right=(1,)))
     return 0
 
 
 def measure(prepared: Prepared, seconds: float) -> Costs:
-    """Run the same workers in one process and time what each part takes of it."""
+    """Run the same workers in one process and time each part."""
     from srl.session import Session
 
     session = Session(prepared.graph, None)
@@ -79,7 +83,7 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
 
 
 def achieved(prepared: Prepared) -> float:
-    """Env steps a second, by a run in a folder that is thrown away, from its second update on."""
+    """Env steps per second of a run in a temporary folder, from its second update on."""
     from srl.control.controller import Controller
     from srl.run import write_down
     from srl.store.lines import read_numbers
@@ -90,7 +94,7 @@ def achieved(prepared: Prepared) -> float:
         folder = write_down(prepared, (), None, Path(place))
         result = Controller(prepared.graph, folder=folder, derived=prepared.derived).run()
         if result.exit_code:
-            raise UserError("the run that was to be timed failed", ("result", result.format()))
+            raise UserError("the run to be timed failed", ("result", result.format()))
         rows = [row for row in read_numbers(folder.metrics) if (row.get("update") or 0) >= _WARM and _SAMPLED in row]
     return _rate(rows)
 
@@ -106,7 +110,7 @@ def _rate(rows: Sequence[dict[str, Any]]) -> float:
 
 
 class _Clock:
-    """Adds up the CPU time spent in a function: what else the machine does must not count."""
+    """Adds up the CPU time spent in a function, so that other load does not count."""
 
     def __init__(self) -> None:
         self.total = 0.0

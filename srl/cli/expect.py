@@ -1,4 +1,4 @@
-"""`srl expect`: whether an experiment reaches what its file says that it does, with several seeds."""
+"""`srl expect`: run an experiment with several seeds and check that it reaches the return stated in its file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from srl.observe.expectation import RETURN, expected, figure, wanted_returns
 from srl.plan.prepare import Prepared, prepare
 
 ABOUT = """\
-Run an experiment once for each seed, each to its own stop, and see whether it reaches what its file states:
+Run an experiment once per seed and check that it reaches what its file expects:
 
   expect: {return: 475, env_steps: 300_000}
 
-return is the mean return of the last 100 episodes of training, of all actors together, with which the run ends: the
-number that it shows and that stop.return is compared with. Where there are several teams: return/TEAM, of that team's
-agents. Evaluations do not count. It holds if it is at least so much. With env_steps, the last such mean within so many
-env steps counts; the batch that reaches stop.env_steps belongs to them. A run that fails does not hold.
+return is the mean return of the last 100 training episodes when the run ends: the number that the table shows and that
+stop.return is compared with. With several teams it is return/TEAM. Evaluations do not count. The expectation holds if
+the mean is at least this high. With env_steps, the last mean within this many env steps counts, including the batch that
+reaches stop.env_steps. For a run that failed it does not hold.
 
-The table shows the env steps at which that mean was seen, and the seconds of the whole run.
+The table shows the env steps at which the mean was measured, and the duration of the whole run.
 
-exit code: 0 if it holds for every seed, 1 if not, 2 if something in the file or on the command line is wrong"""
+exit code: 0 if it holds for every seed, 1 if not, 2 for an error in the file or on the command line"""
 
 DOES_NOT_HOLD = 1
 
@@ -36,8 +36,8 @@ def expect(argv: list[str]) -> int:
     """The command. Returns its exit code."""
     parser = Parser(prog="srl expect", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
-    parser.add_argument("--seeds", default="1,2,3", help="one run for each (default: 1,2,3)")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side (default: 1)")
+    parser.add_argument("--seeds", default="1,2,3", help="one run per seed (default: 1,2,3)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many runs at a time (default: 1)")
     parser.add_argument("--runs", default="runs", help="where run folders are made (default: runs)")
     given = parser.parse_intermixed_args(argv)
     experiment, overrides = words_of(given.words)
@@ -52,7 +52,7 @@ def expect(argv: list[str]) -> int:
 
 
 def table(outcomes: Sequence[Outcome], wanted: dict[str, float]) -> str:
-    """One line for each seed: the env steps at which that mean was seen, the seconds of the whole run."""
+    """One line per seed: the env steps at which the mean was measured, the seconds of the whole run."""
     rows = [("seed", "expected", "reached", "env steps", "seconds", "holds", "folder")]
     for outcome in outcomes:
         row = {**last_row(outcome.folder), **_status(outcome.folder).get("reached", {})}
@@ -71,12 +71,12 @@ def table(outcomes: Sequence[Outcome], wanted: dict[str, float]) -> str:
 
 
 def holds(outcome: Outcome) -> bool:
-    """Whether a run went well and reached what was expected: the run itself has judged that."""
+    """Whether a run ended well and reached what was expected, by its own status."""
     return outcome.exit_code == 0 and _status(outcome.folder).get("held") is True
 
 
 def _wanted(prepared: Prepared) -> dict[str, float]:
-    """What is expected; an error if that is nothing, or the return of a team that the env has not."""
+    """What is expected; an error if nothing is, or if the env has no such team."""
     wanted = dict(prepared.graph.expect)
     returns = wanted_returns(wanted)
     if not returns:

@@ -1,4 +1,4 @@
-"""Help texts, made from the schema: `--help`, `--help sampling`, `--help ppo`."""
+"""Help texts made from the schema: `--help`, `--help sampling`, `--help ppo`."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ _COMPONENTS = ("env", "policy", "algorithm")
 USAGE = """\
 Run an experiment.
 
-  python -m srl.launch experiment=NAME [key.path=value ...]     a file and overrides; NAME alone works too
-  python -m srl.launch env=CartPole-v1 algorithm=ppo            no file
-  python -m srl.launch --resume RUN [key.path=value ...]        go on with a run, from its newest checkpoint
+  python -m srl.launch experiment=NAME [key.path=value ...]     an experiment file, with overrides; NAME alone works too
+  python -m srl.launch env=CartPole-v1 algorithm=ppo            without a file
+  python -m srl.launch --resume RUN [key.path=value ...]        continue a run from its newest checkpoint
 
 overrides   a.b=3   a.list=[1,2]   +a.new=1   ~a.b (remove)   @file.yaml (merge)   import=my_pkg (plugin)
 
 options
-  --resume RUN        continue a run from its newest checkpoint: a run folder, or one above it for its newest run
-  --resume-or-start ID  continue the run RUNS/NAME/ID if it exists, else start it: for jobs that are requeued
-  --dry-run           check everything, print the plan, start nothing
-  --print-config      the resolved configuration, each value with where it came from
-  --sweep KEY=A,B,C   one run for each value (several --sweep: each combination), one folder, one table
-  --jobs N            runs of a sweep side by side
-  --runs DIR          where run folders are made (default: runs)
-  --quiet             no plan and no progress, only the result
-  --trace             tracebacks of user errors too
-  --help [SECTION]    a section below, layout, or the name of an algorithm or policy
+  --resume RUN          continue a run: a run folder, or a folder above it for the newest run in it
+  --resume-or-start ID  continue the run RUNS/NAME/ID if it exists, else start it; for jobs that are requeued
+  --dry-run             check everything and print the plan; start nothing
+  --print-config        print the resolved configuration and the origin of each value
+  --sweep KEY=A,B,C     one run per value (several --sweep: one per combination), one folder, one table
+  --jobs N              how many runs of a sweep at a time (default: 1)
+  --runs DIR            where run folders are made (default: runs)
+  --quiet               print only the result
+  --trace               print tracebacks of user errors too
+  --help [NAME]         help on a section below, on `layout`, or on an algorithm, policy or env by its name
 
 exit codes
-  0 done    2 user error    3 a worker failed    4 no progress
-  75 preempted (SIGTERM, SIGUSR1) and 130 interrupted (Ctrl-C): drained and saved; --resume continues"""
+  0 done   2 user error   3 a worker failed   4 no progress
+  75 preempted (SIGTERM, SIGUSR1) or 130 interrupted (Ctrl-C): drained and saved, continue with --resume"""
 
 
 def launch_help() -> str:
     """All of `python -m srl.launch --help`."""
-    return f"{USAGE}\n\nsettings (sections have help of their own)\n{_table(describe(Experiment))}"
+    return f"{USAGE}\n\nsettings (--help SECTION lists those of a section)\n{_table(describe(Experiment))}"
 
 
 def section_help(name: str) -> str:
@@ -60,7 +60,7 @@ def section_help(name: str) -> str:
     if name in rows:
         return _table([rows[name]])
     known = [*SECTIONS, *_COMPONENTS, "layout", *_names()]
-    error = UserError(f"no help on '{name}'")
+    error = UserError(f"there is no help on '{name}'")
     if near := nearest(name, known):
         error.add("did you mean", f"--help {near}?")
     raise error.add("sections", ", ".join([*SECTIONS, *_COMPONENTS, "layout"]))
@@ -71,9 +71,9 @@ def _component(kind: str) -> str:
 
     names = REGISTRIES[kind].names()
     lines = [f"{kind}: a name, pkg.mod:Class, path/to/file.py:Class, or a mapping {{use: name, its settings}}"]
-    lines.append(f"names: {', '.join(names)}" + (", and every gymnasium id" if kind == "env" else ""))
+    lines.append(f"names: {', '.join(names)}" + (", and every Gymnasium id" if kind == "env" else ""))
     if kind != "env":
-        lines.append(f"settings of one: python -m srl.launch --help {names[0]}")
+        lines.append(f"settings of each: python -m srl.launch --help {names[0]}")
     return "\n".join(lines)
 
 
@@ -100,9 +100,11 @@ def _names() -> list[str]:
 def _layouts() -> str:
     from srl.graph.layouts import LAYOUTS
 
-    rows = [("auto", "chosen for this machine, and the plan says why")]
+    rows = [("auto", "chosen for this machine; the plan says why")]
     rows += [(name, layout.about) for name, layout in LAYOUTS.items()]
-    return "layout: how workers are wired\n" + "\n".join(f"  {name:<10} {about}" for name, about in rows)
+    return "layout: which workers there are and how they are connected\n" + "\n".join(
+        f"  {name:<10} {about}" for name, about in rows
+    )
 
 
 def _table(rows: Iterable[Row]) -> str:

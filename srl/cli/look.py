@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 
 from srl.cli.parsing import Parser, words_of
+from srl.core.text import aligned
 from srl.graph.spec import Graph
 from srl.plan.prepare import prepare
 
@@ -18,10 +20,8 @@ def list_(argv: list[str]) -> int:
     from srl.graph.layouts import LAYOUTS
 
     found = list_experiments()
-    wide = max((len(one.name) for one in found), default=0)
     print("experiments")
-    for one in found:
-        print(f"  {one.name:<{wide}}  {one.summary}".rstrip())
+    print(indent(aligned((one.name, one.summary) for one in found), "  "))
     for kind in ("env", "policy", "algorithm", "worker"):
         print(f"{kind}: {', '.join(REGISTRIES[kind].names())}")
     print(f"layout: auto, {', '.join(LAYOUTS)}")
@@ -53,7 +53,6 @@ def check(argv: list[str]) -> int:
     parser = Parser(prog="srl check", description="check an experiment without starting it")
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides, or: env NAME")
     experiment, overrides = words_of(parser.parse_intermixed_args(argv).words)
-    from srl.core.text import aligned
     from srl.observe.sinks.console import Console
 
     prepared = prepare(experiment, overrides)

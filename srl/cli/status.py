@@ -9,7 +9,7 @@ from pathlib import Path
 
 from srl.cli.parsing import Parser
 from srl.core.errors import UserError
-from srl.core.text import aligned, columns, count, figure
+from srl.core.text import aligned, columns, count, figure, size
 from srl.observe.screen import clock_time
 from srl.store.run_folder import RunFolder
 
@@ -69,15 +69,15 @@ def doctor(argv: list[str]) -> int:
     from srl.store.run_folder import describe_machine
 
     machine = Machine.here()
-    for name, value in describe_machine().items():
-        print(f"{name:<20} {value}")
-    print(f"{'usable cores':<20} {machine.cores} (affinity and cgroup quota counted)")
-    print(f"{'GPUs':<20} {machine.gpus}")
-    print(f"{'free for streams':<20} {machine.shared_free / 1e9:.1f} GB")
-    print(f"{'free on disk':<20} {shutil.disk_usage(Path.cwd()).free / 1e9:.1f} GB")
-    problems = [f"{name} is not installed: pip install really-scalable-rl" for name in _NEEDED if not _has(name)]
+    facts = dict(describe_machine())
+    facts["usable cores"] = f"{machine.cores} (affinity and cgroup quota counted)"
+    facts["GPUs"] = str(machine.gpus)
+    facts["free for streams"] = size(machine.shared_free)
+    facts["free on disk"] = size(shutil.disk_usage(Path.cwd()).free)
     for name, use in _EXTRAS.items():
-        print(f"{name:<20} {'installed' if _has(name) else 'not installed'} ({use})")
+        facts[use] = f"{name} is installed" if _has(name) else f"not available: {name} is not installed"
+    print(aligned(facts.items()))
+    problems = [f"{name} is not installed: pip install really-scalable-rl" for name in _NEEDED if not _has(name)]
     for problem in problems:
         print(f"problem: {problem}")
     print("OK" if not problems else count(len(problems), "problem"))
