@@ -98,12 +98,13 @@ def _names() -> list[str]:
 
 
 def _layouts() -> str:
-    from srl.graph.layouts import LAYOUTS
+    from srl.core.registry import REGISTRIES
 
     rows = [("auto", "chosen for this machine; the plan says why")]
-    rows += [(name, layout.about) for name, layout in LAYOUTS.items()]
+    rows += [(name, REGISTRIES["layout"].resolve(name).__doc__) for name in REGISTRIES["layout"].names()]
+    rows += [("file.py:function", "one of your own, see docs/extending.md")]
     return "layout: which workers there are and how they are connected\n" + "\n".join(
-        f"  {name:<10} {about}" for name, about in rows
+        f"  {name:<18} {about}" for name, about in rows
     )
 
 
@@ -121,6 +122,6 @@ def _table(rows: Iterable[Row]) -> str:
 
 def _kind(row: Row) -> str:
     kind = row.type if not row.type.startswith("mapping (") else "section"
-    kind = "name or mapping" if kind.startswith("part") else kind.partition(" of mapping (")[0]
+    kind = "name or mapping" if kind.startswith("component") else kind.partition(" of mapping (")[0]
     default = "" if kind == "section" or (row.default.startswith("{") and len(row.default) > 40) else f" = {row.default}"
     return kind + (" (required)" if row.default == "required" else default)

@@ -17,14 +17,13 @@ def list_(argv: list[str]) -> int:
     Parser(prog="srl list", description="the experiments, and the names that can be used in one").parse_args(argv)
     from srl.config.compose import list_experiments
     from srl.core.registry import REGISTRIES
-    from srl.graph.layouts import LAYOUTS
 
     found = list_experiments()
     print("experiments")
     print(indent(aligned((one.name, one.summary) for one in found), "  "))
     for kind in ("env", "policy", "algorithm", "worker"):
         print(f"{kind}: {', '.join(REGISTRIES[kind].names())}")
-    print(f"layout: auto, {', '.join(LAYOUTS)}")
+    print(f"layout: auto, {', '.join(REGISTRIES['layout'].names())}")
     return 0
 
 

@@ -20,45 +20,6 @@ _CHOOSES = re.compile(r"uniform|win_rate|latest-\d+")
 _EXPECTED = re.compile(r"env_steps|return(/.+)?")
 
 
-@dataclass(frozen=True)
-class Part:
-    """`ppo`, or `{use: ppo, lr: 3e-4}`: something by name, and its settings beside the name."""
-
-    use: str
-    args: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_plain(cls, data: Any) -> Part:
-        """From what a file says; SettingError says what is wrong."""
-        if isinstance(data, str):
-            return cls(data)
-        if not isinstance(data, Mapping) or not isinstance(data.get("use"), str):
-            raise SettingError("", "must be a name, or a mapping with `use: name` and its settings")
-        return cls(data["use"], {key: value for key, value in data.items() if key != "use"})
-
-    def to_plain(self) -> str | dict[str, Any]:
-        """The inverse of `from_plain`."""
-        return {"use": self.use, **dump(self.args)} if self.args else self.use
-
-    def component(self) -> Component:
-        """The same, as graphs have it."""
-        return Component(use=self.use, args=dict(self.args))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyPart:
-    """One of several policies."""
-
-    policy: Part = field(default_factory=lambda: Part(POLICY))
-    """The network, or a policy without one."""
-    algorithm: Part | None = None
-    """What trains it; null: it does not learn."""
-    load: str | None = None
-    """A run folder or checkpoint to start from."""
-    fresh: tuple[str, ...] = ()
-    """Layers that are not taken from there, by pattern."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How experience is gathered. Totals: a batch is `envs` x `steps` rows of every agent."""
@@ -120,56 +81,33 @@ class StreamSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workers:
-    """What can be said of every kind of worker."""
+class WorkerSettings:
+    """Of a node of the graph, or of all nodes of a kind: these settings, `ports`, and those of its kind (`--help trainer`).
 
+    Another name adds workers: `viewer: {use: my_pkg.mod:Viewer, every: 10}`.
+    """
+
+    use: str | None = option(None, "the worker class: a registered name, my_pkg.mod:Class or file.py:Class")
+    count: int = option(1, "how many", low=1, high=_MOST_PROCESSES)
+    inside: str | None = option(None, "placed inside the workers of that node, in their processes")
     threads: int = option(1, "threads that each may use", low=1)
+    device: str = option("cpu", "where it computes: cpu, cuda, cuda:1")
     on_failure: OnFailure = option("stop", "what the run does when one dies")
     restarts: int = option(3, "restarts an hour before the run ends after all", low=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Actors(Workers):
-    """The workers that step envs. How many: `sampling.workers`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inference(Workers):
-    """The policy workers: inside the actors, or processes of their own (layouts seed and decoupled)."""
-
-    count: int | Auto = option("auto", "policy workers (layout decoupled); auto: one for two actors", low=1, high=_MOST_PROCESSES)
-    device: str = option("auto", "auto: the trainer's where they stand beside it, else cpu")
-    max_batch: int | Auto = option("auto", "most envs that are answered together; auto: all that can ask", low=1)
-    min_batch: int = option(1, "envs to wait for before answering", low=1)
-    max_wait: float = option(0.0, "seconds to wait for them", low=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trainer(Workers):
-    """The workers that learn, one for each policy that does."""
-
-    device: str = option("auto", "auto: a GPU if there is one")
-    publish_every: int = option(1, "updates between publications of the weights", low=1)
-    keep_every: int = option(0, "updates between versions remembered as past opponents; 0: none", low=0)
-    learner: Part = option(Part("single"), "what drives the algorithm on its devices: a name, or my_pkg.mod:Learner")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluator(Workers):
-    """The worker that evaluates."""
+    ports: Mapping[str, str] = option({}, "port -> stream; a stream of another name is made")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """One experiment. Totals and names only: what runs where follows from the layout."""
 
-    env: Part = option(help="a name (CartPole-v1), my_pkg.envs:Make, or {use: gym, id: ..., args: {}, stats: []}")
-    policy: Part = field(default_factory=lambda: Part(POLICY))
+    env: Component = option(help="a name (CartPole-v1), my_pkg.envs:Make, or {use: gym, id: ..., args: {}, stats: []}")
+    policy: Component = field(default_factory=lambda: Component(POLICY))
     """{use: actor_critic, hidden: [64, 64]}; see --help policy"""
-    algorithm: Part | None = option(None, "{use: ppo, lr: 3e-4}; see --help algorithm")
+    algorithm: Component | None = option(None, "{use: ppo, lr: 3e-4}; see --help algorithm")
     load: str | None = option(None, "a run folder or checkpoint whose weights the policy starts with")
     fresh: tuple[str, ...] = option((), "layers that are not taken from there, by pattern: [logits.*, '*.norms.*']")
-    policies: Mapping[str, PolicyPart] = field(default_factory=dict)
+    policies: Mapping[str, PolicyEntry] = field(default_factory=dict)
     """Several policies by name, each with policy, algorithm, load, fresh; else there is one, main."""
     agents: Mapping[str, str] = option({"*": "main"}, "pattern of agent names -> policy; the first that matches counts")
     sampling: Sampling = field(default_factory=Sampling)
@@ -190,32 +128,16 @@ class Experiment:
     device: str = option("auto", "where trainers compute: auto, cpu, cuda, cuda:1")
     streams: Mapping[str, StreamSettings] = field(default_factory=dict)
     """Transport by stream name, kind, or for all: {all: {via: zmq}}"""
-    actors: Actors = field(default_factory=Actors)
-    """Of the workers that step envs."""
-    inference: Inference = field(default_factory=Inference)
-    """Of the policy workers."""
-    trainer: Trainer = field(default_factory=Trainer)
-    """Of the trainers."""
-    evaluator: Evaluator = field(default_factory=Evaluator)
-    """Of the evaluator."""
+    workers: Mapping[str, Mapping[str, Any]] = option({}, "settings of workers by node or kind, and workers of other kinds")
     sinks: tuple[str, ...] = option((), "where reports go besides console, metrics.jsonl and TensorBoard: my.py:Csv")
     plugins: tuple[str, ...] = option((), "modules or .py files that register names; import=pkg.mod adds one")
     name: str = option("run", "names the folder under runs/")
 
     def entries(self) -> dict[str, PolicyEntry]:
         """Every policy of the run, in order."""
-        if not self.policies:
-            algorithm = self.algorithm.component() if self.algorithm else None
-            return {"main": PolicyEntry(policy=self.policy.component(), algorithm=algorithm, load=self.load, fresh=self.fresh)}
-        return {
-            name: PolicyEntry(
-                policy=part.policy.component(),
-                algorithm=part.algorithm.component() if part.algorithm else None,
-                load=part.load,
-                fresh=part.fresh,
-            )
-            for name, part in self.policies.items()
-        }
+        if self.policies:
+            return dict(self.policies)
+        return {"main": PolicyEntry(policy=self.policy, algorithm=self.algorithm, load=self.load, fresh=self.fresh)}
 
     @property
     def learning(self) -> tuple[str, ...]:
@@ -223,19 +145,18 @@ class Experiment:
         return tuple(name for name, entry in self.entries().items() if entry.algorithm is not None)
 
 
+OF_LAYOUT = ("sampling", "layout", "staleness", "evaluation", "opponents", "device")
+"""What only a layout reads: without effect beside `graph:`."""
 SECTIONS: dict[str, type] = {
     "sampling": Sampling,
     "staleness": Staleness,
     "evaluation": Evaluation,
     "stop": Stop,
     "checkpoint": Checkpoint,
-    "policies": PolicyPart,
+    "policies": PolicyEntry,
     "opponents": Opponents,
     "streams": StreamSettings,
-    "actors": Actors,
-    "inference": Inference,
-    "trainer": Trainer,
-    "evaluator": Evaluator,
+    "workers": WorkerSettings,
 }
 """What `--help SECTION` knows besides algorithm, policy and env."""
 
@@ -268,6 +189,8 @@ def _read(plain: Mapping[str, Any]) -> Experiment:
             code="E14",
         )
     _check_expect(experiment.expect)
+    if (copy := next((name for name, entry in experiment.policies.items() if entry.source is not None), None)) is not None:
+        raise UserError(f"'policies.{copy}' has no setting 'source'", code="E02", path=("policies", copy, "source"))
     if experiment.policies and (both := next((key for key in ("policy", "load", "fresh") if plain.get(key)), None)):
         raise UserError(
             f"both `{both}` and `policies` are given",
@@ -283,6 +206,8 @@ def write_experiment(experiment: Experiment) -> dict[str, Any]:
     data: dict[str, Any] = dump(experiment)
     if experiment.policies:
         del data["policy"], data["algorithm"], data["fresh"]
+        for entry in data["policies"].values():
+            del entry["source"]
     return {key: value for key, value in data.items() if value is not None}
 
 

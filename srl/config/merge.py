@@ -11,7 +11,7 @@ from srl.core.load import nearest
 from srl.core.where import COMMAND_LINE, Path, Provenance, Where, dotted
 
 _COMPONENTS = ("env", "policy", "algorithm", "transform", "learner")
-_FAMILIES = ("envs", "policies", "algorithms")
+_FAMILIES = ("envs", "policies", "algorithms", "workers")
 
 
 class Merged:

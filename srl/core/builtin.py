@@ -31,6 +31,12 @@ BUILTIN: dict[str, dict[str, str]] = {
         "buffer": "srl.workers.buffer:BufferWorker",
         "evaluator": "srl.workers.evaluator:EvaluatorWorker",
     },
+    "layout": {
+        "inline": "srl.graph.layouts:inline",
+        "impala": "srl.graph.layouts:impala",
+        "seed": "srl.graph.layouts:seed",
+        "decoupled": "srl.graph.layouts:decoupled",
+    },
     "transport": {
         "inproc": "srl.streams.inproc:InprocTransport",
         "shm": "srl.streams.shm:ShmTransport",

@@ -6,22 +6,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from srl.core.load import option
+from srl.core.errors import SettingError
+from srl.core.load import dump, option
 
 OnFailure = Literal["stop", "restart"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Component:
-    """Something made by name: an env, a policy, an algorithm, a transform."""
+    """`ppo`, or `{use: ppo, lr: 3e-4}`: an env, a policy, an algorithm by name, and its settings beside the name."""
 
     use: str
     """A registered name, `pkg.mod:Class` or `file.py:Class`."""
     args: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def from_plain(cls, data: Any) -> Component:
+        """From what a file says; SettingError says what is wrong."""
+        if isinstance(data, str):
+            return cls(data)
+        if not isinstance(data, Mapping) or not isinstance(data.get("use"), str):
+            raise SettingError("", "must be a name, or a mapping with `use: name` and its settings")
+        return cls(data["use"], {key: value for key, value in data.items() if key != "use"})
+
+    def to_plain(self) -> str | dict[str, Any]:
+        """The inverse of `from_plain`."""
+        return {"use": self.use, **dump(self.args)} if self.args else self.use
+
     @property
     def flat(self) -> dict[str, Any]:
-        """`{use: name, **args}`, as a file has it."""
+        """`{use: name, **args}`"""
         return {"use": self.use, **self.args}
 
 
@@ -29,15 +43,11 @@ class Component:
 class PolicyEntry:
     """One policy of the run."""
 
-    policy: Component
-    algorithm: Component | None = None
-    """None: it does not learn (frozen, scripted)."""
-    load: str | None = None
-    """A checkpoint or run folder to start from."""
-    fresh: tuple[str, ...] = ()
-    """Layers that are not taken from there, by pattern."""
-    source: str | None = None
-    """It acts with weights of that policy, which learns: as a past opponent."""
+    policy: Component = option(Component("actor_critic"), "the network, or a policy without one")
+    algorithm: Component | None = option(None, "what trains it; null: it does not learn (frozen, scripted)")
+    load: str | None = option(None, "a run folder or checkpoint to start from")
+    fresh: tuple[str, ...] = option((), "layers that are not taken from there, by pattern")
+    source: str | None = option(None, "it acts with weights of that policy, which learns: as a past opponent")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,8 @@ def as_text(graph: Graph) -> str:
     rows += ["", "streams"]
     for stream in graph.streams:
         ends = list(members(graph, stream.name))
-        gives = ", ".join(times(node) for node, _, side in ends if side in _GIVES) or "nobody"
-        takes = ", ".join(times(node) for node, _, side in ends if side not in _GIVES) or "nobody"
+        gives = ", ".join(times(node) for node, _, side in ends if side in _GIVES) or "none"
+        takes = ", ".join(times(node) for node, _, side in ends if side not in _GIVES) or "none"
         arrow = "<->" if stream.kind == "infer" else "-->"
         route = "" if stream.route == "fair" else f"  route {stream.route}"
         rows.append(f"  {stream.name:<16} {stream.kind:<7} {via_of(graph, stream):<7} {gives} {arrow} {takes}{route}")

@@ -16,7 +16,7 @@ from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.build import graph_to_yaml
 from srl.graph.check import check, check_resources, notes
-from srl.graph.layouts import plan
+from srl.graph.decide import decide
 from srl.graph.spec import Graph
 from srl.plan.check import check_memory, check_windows, warnings
 from srl.plan.child import derived_specs, held_here
@@ -95,17 +95,19 @@ def prepare(
     composed, changes = _compose(experiment, overrides, by_name(settings or {}), resume)
     wanted = _named(read_experiment(composed.data, composed.provenance), composed)
     machine = machine or Machine.here()
-    done = plan(wanted, machine=machine, where=composed.provenance)
-    graph = done.graph
-    if _needs_plugins(graph):
-        load_plugins(graph.plugins)
-    if graph.mode != "inline":
-        for held in held_here(graph):
-            dotted_path(held)  # or an error that says why no other process finds it
-    by_hand = composed.provenance if wanted.graph is not None else None
-    check(graph, by_hand)
-    check_fresh(graph.policies)
-    check_resources(graph, machine, by_hand)
+    try:
+        if _needs_plugins(wanted):
+            load_plugins(wanted.plugins)
+        done = decide(wanted, machine=machine, where=composed.provenance)
+        graph = done.graph
+        if graph.mode != "inline":
+            for held in held_here(graph):
+                dotted_path(held)  # or an error that says why no other process finds it
+        check(graph)
+        check_fresh(graph.policies)
+        check_resources(graph, machine)
+    except UserError as error:
+        raise error.at(composed.provenance) from None
     prepared = Prepared(
         composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes
     )
@@ -176,8 +178,11 @@ def _named(experiment: Experiment, composed: Composed) -> Experiment:
     return replace(experiment, name=name.rpartition("/")[2] if ":" not in name else name.rpartition(":")[2])
 
 
-def _needs_plugins(graph: Graph) -> bool:
-    """Whether a name that the checks ask for is not known yet."""
-    names = [("worker", node.worker) for node in graph.nodes]
-    names += [("transport", stream.via) for stream in graph.streams if stream.via != "auto"]
-    return any(name not in REGISTRIES[kind] and ":" not in name for kind, name in names)
+def _needs_plugins(experiment: Experiment) -> bool:
+    """Whether a name that the wiring asks for is not known yet."""
+    nodes = (experiment.graph or {}).get("nodes", {}) if isinstance(experiment.graph, Mapping) else {}
+    names: list[tuple[str, Any]] = [("layout", experiment.layout)] if experiment.layout != "auto" else []
+    names += [("worker", node.get("worker")) for node in nodes.values() if isinstance(node, Mapping)]
+    names += [("worker", settings.get("use")) for settings in experiment.workers.values()]
+    names += [("transport", stream.via) for stream in experiment.streams.values() if stream.via != "auto"]
+    return any(isinstance(name, str) and name not in REGISTRIES[kind] and ":" not in name for kind, name in names)

@@ -64,6 +64,9 @@ class Worker(ABC):
     """Priority of its process where there are more processes than cores. A trainer has 0: credits bound the workers that feed it,
     so that these may yield to it."""
 
+    slow: ClassVar[bool] = False
+    """Its `poll` takes long, as an update does: workers of other processes must not wait for others of its process."""
+
     def __init__(self, args: Any, ends: Mapping[str, End], context: Context) -> None:
         self.args = args
         self.ends = ends
@@ -74,6 +77,10 @@ class Worker(ABC):
     def about(cls, args: Any) -> str:
         """Its line in the start plan, without name and number."""
         return ""
+
+    @classmethod
+    def check(cls, args: Any, node: Node, graph: Graph) -> None:
+        """UserError if its args do not fit the rest of the graph."""
 
     @classmethod
     def sizes(cls, args: Any, port: str, graph: Graph) -> Mapping[str, int]:

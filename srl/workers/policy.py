@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from srl.core.errors import SettingError
 from srl.core.load import option
 from srl.core.seeds import generator
 from srl.core.text import count
@@ -44,6 +45,10 @@ class PolicyArgs:
     initial: float = option(0.0, "share of these choices that fall on the oldest kept version instead", low=0, high=1)
     power: float = option(2.0, "win_rate: a version is chosen by (1 - how often it is beaten) to this power", low=0)
     hold: int = option(1, "questions that a chosen past version answers before another is chosen", low=1)
+
+    def __post_init__(self) -> None:
+        if self.min_batch > 1 and not self.max_wait:
+            raise SettingError("min_batch", "has no effect while max_wait is 0", ("try", "max_wait=0.001, or min_batch=1"))
 
 
 class PolicyWorker(Resumable, Worker):

@@ -11,7 +11,7 @@ import numpy as np
 
 from srl.api.policy import NoConfig
 from srl.api.slab import SlabShape
-from srl.core.errors import RunError, UserError
+from srl.core.errors import RunError, SettingError, UserError
 from srl.core.load import load, option
 from srl.core.readings import TRAIN
 from srl.core.registry import REGISTRIES
@@ -19,6 +19,7 @@ from srl.core.seeds import word
 from srl.core.text import count
 from srl.core.tree import Array, Tree, leaves
 from srl.core.types import Component, Waiting
+from srl.graph.spec import Graph, Node
 from srl.learners.base import Learner, Task
 from srl.store.checkpoint import Checkpoint, using, write
 from srl.store.weights import starting_weights
@@ -38,7 +39,15 @@ class TrainerArgs:
     staleness: int = option(0, "updates that a batch's first rows may lie behind; 0 is strictly on-policy", low=0)
     publish_every: int = option(1, "updates between two publications", low=1)
     keep_every: int = option(0, "updates between versions remembered as past opponents; 0: none", low=0)
-    learner: Component = option(Component(use="single"), "what drives the algorithm on its devices")
+    learner: Component = option(Component("single"), "what drives the algorithm on its devices: a name, or my_pkg.mod:Learner")
+
+    def __post_init__(self) -> None:
+        if self.publish_every > self.staleness + 1:
+            raise SettingError(
+                "publish_every",
+                f"must be at most staleness + 1 = {self.staleness + 1}, not {self.publish_every}",
+                ("because", "credits would wait for a version that is never published"),
+            )
 
 
 class TrainerWorker(Resumable, Worker):
@@ -48,6 +57,7 @@ class TrainerWorker(Resumable, Worker):
     Args = TrainerArgs
     nice = 0
     noun = "trainer"
+    slow = True
     args: TrainerArgs
 
     def __init__(self, args: TrainerArgs, ends: Mapping[str, End], context: Context) -> None:
@@ -85,6 +95,27 @@ class TrainerWorker(Resumable, Worker):
     @classmethod
     def about(cls, args: TrainerArgs) -> str:
         return f"{count(args.slabs, 'slab')} a batch, staleness at most {args.staleness}"
+
+    @classmethod
+    def check(cls, args: TrainerArgs, node: Node, graph: Graph) -> None:
+        """On-policy, a batch takes whole rounds of the groups that feed it."""
+        from srl.graph.placement import members
+
+        groups = 0
+        for one, _, side in members(graph, node.ports["samples"]):
+            kind = REGISTRIES["worker"].resolve(one.worker)
+            if side == "producer" and "groups" in kind.Args.__dataclass_fields__:
+                groups += one.count * load(kind.Args, one.args).groups
+        if args.staleness or not groups or args.slabs % groups == 0:
+            return
+        below, above = args.slabs // groups * groups, -(-args.slabs // groups) * groups
+        raise UserError(
+            f"a batch of {args.slabs} slabs is not a multiple of the {groups} groups that feed '{node.name}'",
+            ("because", "staleness is 0: the groups left over would wait with rows of an older version"),
+            ("try", " or ".join(f"slabs: {size}" for size in (below, above) if size) + ", or staleness: 1"),
+            code="E04",
+            path=("graph", "nodes", node.name, "args", "slabs"),
+        )
 
     def poll(self) -> int:
         """Request and gather, and train one batch if it is complete."""

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from srl.config.compose import compose
-from srl.config.experiment import Part, read_experiment, write_experiment
+from srl.config.experiment import read_experiment, write_experiment
 from srl.config.yaml import dump, parse
+from srl.core.types import Component
 from srl.graph.build import graph_to_yaml
-from srl.graph.layouts import plan
+from srl.graph.decide import decide
 from tests.errors import raises
 
 FILE = """\
@@ -44,8 +45,8 @@ def test_several_policies_are_equal_after_a_round_trip(tmp_path):
 
 
 def test_a_name_is_short_for_use():
-    assert Part.from_plain("ppo") == Part.from_plain({"use": "ppo"}) == Part("ppo")
-    assert Part.from_plain({"use": "ppo", "lr": 1.0}).args == {"lr": 1.0}
+    assert Component.from_plain("ppo") == Component.from_plain({"use": "ppo"}) == Component("ppo")
+    assert Component.from_plain({"use": "ppo", "lr": 1.0}).args == {"lr": 1.0}
 
 
 def test_return_is_the_word_in_files(tmp_path):
@@ -66,11 +67,11 @@ def test_a_wrong_return_is_named_as_the_file_has_it(tmp_path):
 
 def test_an_unknown_key_names_its_place_and_the_nearest(tmp_path):
     with raises("E02") as caught:
-        read(tmp_path, FILE + "trainer:\n  publish_evry: 2\n")
+        read(tmp_path, FILE + "evaluation:\n  evry: 2\n")
     lines = str(caught.value).splitlines()
-    assert lines[0] == "error[E02]: 'trainer' has no setting 'publish_evry'"
+    assert lines[0] == "error[E02]: 'evaluation' has no setting 'evry'"
     assert lines[1].endswith("my.yaml:10:3")
-    assert lines[2] == "  did you mean: publish_every (int, default 1)?"
+    assert lines[2] == "  did you mean: every (int, default 50000)?"
 
 
 def test_an_unknown_section_is_refused(tmp_path):
@@ -104,9 +105,9 @@ def test_the_experiments_here_are_readable(name):
 
 def test_settings_without_a_use_are_those_of_the_default_policy(tmp_path):
     experiment = read(tmp_path, "env: Pendulum-v1\nalgorithm: ppo\n", "policy.normalize_obs=true")
-    assert experiment.policy == Part("actor_critic", {"normalize_obs": True})
+    assert experiment.policy == Component("actor_critic", {"normalize_obs": True})
     text = "env: fake\npolicies:\n  main: {policy: {hidden: [8]}, algorithm: ppo}\n"
-    assert read(tmp_path, text).policies["main"].policy == Part("actor_critic", {"hidden": [8]})
+    assert read(tmp_path, text).policies["main"].policy == Component("actor_critic", {"hidden": [8]})
 
 
 def test_settings_on_the_command_line_go_to_the_policy_of_the_file(tmp_path):
@@ -137,7 +138,7 @@ def test_the_weights_to_start_from_belong_to_one_policy(tmp_path):
 def test_a_graph_in_place_of_an_experiment_is_known_as_one(tmp_path):
     """graph.yaml of a run folder, or what `srl graph --yaml` prints."""
     file = tmp_path / "graph.yaml"
-    file.write_text(graph_to_yaml(plan(read_experiment({"env": "CartPole-v1", "algorithm": "ppo"})).graph))
+    file.write_text(graph_to_yaml(decide(read_experiment({"env": "CartPole-v1", "algorithm": "ppo"})).graph))
     composed = compose(file)
     with raises("E11") as caught:
         read_experiment(composed.data, composed.provenance)

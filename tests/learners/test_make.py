@@ -6,7 +6,7 @@ import torch
 
 from srl.config.experiment import read_experiment
 from srl.core.machine import Machine
-from srl.graph.layouts import plan
+from srl.graph.decide import decide
 from srl.session import Session
 
 SETTINGS = {"env": "CartPole-v1", "algorithm": "ppo", "mode": "inline", "sampling": {"envs": 4, "steps": 8}}
@@ -15,7 +15,7 @@ SETTINGS = {"env": "CartPole-v1", "algorithm": "ppo", "mode": "inline", "samplin
 def test_a_learner_computes_with_the_threads_of_its_node():
     before = torch.get_num_threads()
     wanted = before + 1
-    graph = plan(read_experiment(SETTINGS), machine=Machine(cores=wanted, gpus=0, shared_free=1 << 34)).graph
+    graph = decide(read_experiment(SETTINGS), machine=Machine(cores=wanted, gpus=0, shared_free=1 << 34)).graph
     nodes = (replace(node, threads=wanted) if node.worker == "trainer" else node for node in graph.nodes)
     try:
         with Session(replace(graph, nodes=tuple(nodes))) as session:

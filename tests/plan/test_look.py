@@ -8,7 +8,7 @@ from srl.config.experiment import read_experiment
 from srl.core.errors import UserError
 from srl.core.machine import Machine
 from srl.envs.check import check_env
-from srl.graph.layouts import plan
+from srl.graph.decide import decide
 from srl.plan.child import derive_in_child
 
 MINE = """
@@ -47,7 +47,7 @@ def mine(tmp_path: Path) -> str:
 def refused(**settings: object) -> UserError:
     base = {"env": "CartPole-v1", "algorithm": "ppo", "sampling": {"envs": 2, "steps": 4}}
     with pytest.raises(UserError) as caught:
-        derive_in_child(plan(read_experiment(base | settings), machine=Machine(cores=2, gpus=0, shared_free=1 << 34)).graph)
+        derive_in_child(decide(read_experiment(base | settings), machine=Machine(cores=2, gpus=0, shared_free=1 << 34)).graph)
     return caught.value
 
 

@@ -13,7 +13,7 @@ from srl.core.plain import from_plain, to_plain
 from srl.core.types import Component
 from srl.envs.hide_and_seek.config import Config
 from srl.envs.hide_and_seek.env import env_spec
-from srl.graph.layouts import plan
+from srl.graph.decide import decide
 from srl.plan import child as specs
 from srl.plan.specs import Derived
 
@@ -22,7 +22,7 @@ MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
 
 def wired(**settings):
     base = {"env": "CartPole-v1", "algorithm": "ppo", "sampling": {"envs": 8, "steps": 16}}
-    return plan(read_experiment(base | settings), machine=MACHINE).graph
+    return decide(read_experiment(base | settings), machine=MACHINE).graph
 
 
 def test_a_second_look_is_from_memory_and_equal(tmp_path, monkeypatch):

@@ -1,0 +1,159 @@
+"""From an experiment to its graph: every `auto` is decided, a layout makes nodes and streams, settings of both are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from srl.config.experiment import Experiment, StreamSettings, settled
+from srl.core.errors import NotImportable, UserError
+from srl.core.machine import Machine
+from srl.core.registry import REGISTRIES
+from srl.core.text import count
+from srl.core.where import Provenance
+from srl.graph.builder import GraphBuilder
+from srl.graph.by_hand import by_hand
+from srl.graph.check import near
+from srl.graph.layouts import REMOTE, TOGETHER, Sizes
+from srl.graph.opponents import with_opponents
+from srl.graph.spec import Graph, Node, Stream
+from srl.graph.workers import with_workers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decided:
+    """An experiment with every `auto` decided, its graph, and why."""
+
+    experiment: Experiment
+    graph: Graph
+    why: tuple[str, ...] = ()
+
+
+def decide(experiment: Experiment, *, machine: Machine | None = None, where: Provenance | None = None) -> Decided:
+    """Decide what is left open and wire it. `where`: the places of the settings."""
+    try:
+        if experiment.graph is not None:
+            graph = _graph(experiment, *by_hand(experiment, where))
+            return Decided(experiment=experiment, graph=_with_settings(graph, experiment), why=("the graph is written by hand",))
+        return _lay_out(experiment, machine or Machine.here())
+    except UserError as error:
+        raise error.at(where) from None
+
+
+def choose(experiment: Experiment, machine: Machine) -> tuple[str, str]:
+    """The layout that `auto` means here, and why, in words."""
+    if experiment.layout != "auto":
+        return experiment.layout, ""
+    if experiment.mode == "inline":
+        return "inline", "layout inline: mode=inline puts everything in one process"
+    if machine.cores == 1 and machine.gpus == 0:
+        return "inline", "layout inline: one usable core, so processes would only take turns"
+    cores = count(machine.cores, "usable core")
+    if machine.gpus == 0 or experiment.device == "cpu":
+        return "impala", f"layout impala: {cores} and no GPU, so actors act by themselves"
+    return "impala", f"layout impala: {cores}, the GPU is for the trainer (layout=seed lets it answer the actors too)"
+
+
+def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
+    name, why = choose(experiment, machine)
+    if name not in REGISTRIES["layout"] and ":" not in name:
+        known = ["auto", *REGISTRIES["layout"].names()]
+        raise NotImportable(f"no layout is called '{name}'", *near(name, known, "known"), path=("layout",)).add(
+            "try", "path/to/file.py:function, or `graph:` in the file"
+        )
+    layout = REGISTRIES["layout"].resolve(name)
+    sizes = _sizes(experiment, machine, remote=layout in REMOTE, together=layout in TOGETHER)
+    if name == "inline" and sizes.workers > 1:
+        why = f"{why}; {sizes.workers} actors share its one process"
+    evaluation = experiment.evaluation
+    done = settled(
+        experiment,
+        layout=name,
+        workers=sizes.workers,
+        groups=sizes.groups,
+        staleness=sizes.staleness,
+        device=sizes.device,
+        eval_envs=None if evaluation is None else evaluation.envs if evaluation.envs != "auto" else min(evaluation.episodes, 8),
+    )
+    built = layout(done, sizes)
+    if not isinstance(built, GraphBuilder):
+        raise UserError(f"layout '{name}' must return a GraphBuilder, not {type(built).__name__}", code="E10", path=("layout",))
+    graph = _graph(done, built.nodes, built.streams)
+    if done.opponents is not None:
+        home = graph.nodes[0].inside
+        graph = with_opponents(graph, done, sizes, home=graph.node(home) if home else None)
+    return Decided(experiment=done, graph=_with_settings(graph, done), why=(why,) if why else ())
+
+
+def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: bool) -> Sizes:
+    """What `auto` means. `remote`: other processes infer. `together`: all is in one process."""
+    sampling = experiment.sampling
+    groups = sampling.groups if sampling.groups != "auto" else 2 if remote and sampling.envs % 2 == 0 else 1
+    if sampling.workers != "auto":
+        workers = sampling.workers
+    else:
+        wish = 1 if together else max(1, machine.cores - (1 if remote and machine.cores > 2 else 0))
+        workers = next((n for n in range(wish, 0, -1) if sampling.envs % (n * groups) == 0), 1)
+    _check_divides(sampling.envs, workers, groups)
+    staleness = experiment.staleness.max
+    return Sizes(
+        envs=sampling.envs,
+        steps=sampling.steps,
+        workers=workers,
+        groups=groups,
+        staleness=staleness if staleness != "auto" else 0 if together or experiment.mode == "inline" else 1,
+        device=experiment.device if experiment.device != "auto" else "cuda" if machine.gpus else "cpu",
+        entries=tuple(experiment.entries()),
+        learning=experiment.learning,
+    )
+
+
+def _check_divides(envs: int, workers: int, groups: int) -> None:
+    parts = workers * groups
+    if envs % parts == 0:
+        return
+    below, above = envs // parts * parts, -(-envs // parts) * parts
+    raise UserError(
+        f"sampling.envs={envs} is not divisible by {count(workers, 'actor')} x {count(groups, 'group')} = {parts}",
+        ("try", " or ".join(f"sampling.envs={size}" for size in (below, above) if size)),
+        code="E04",
+        path=("sampling", "envs"),
+    )
+
+
+def _with_settings(graph: Graph, experiment: Experiment) -> Graph:
+    """What `workers:` and `streams:` say."""
+    nodes, streams = with_workers(graph.nodes, graph.streams, experiment.workers)
+    return replace(graph, nodes=tuple(nodes), streams=tuple(_with_stream_settings(streams, experiment.streams)))
+
+
+def _with_stream_settings(streams: Sequence[Stream], wanted: Mapping[str, StreamSettings]) -> list[Stream]:
+    """What the file says of a stream by its name, else of all of its kind, else of all."""
+    known = {"all", "sample", "infer", "param", *(stream.name for stream in streams)}
+    for name in wanted:
+        if name not in known:
+            raise NotImportable(f"no stream is called '{name}'", *near(name, sorted(known), "known"), path=("streams", name))
+    done = []
+    for stream in streams:
+        settings = wanted.get(stream.name) or wanted.get(stream.kind) or wanted.get("all")
+        changes = {key: value for key, value in asdict(settings).items() if value is not None} if settings else {}
+        done.append(replace(stream, **changes))
+    return done
+
+
+def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stream]) -> Graph:
+    return Graph(
+        env=experiment.env,
+        policies=experiment.entries(),
+        agents=dict(experiment.agents),
+        nodes=tuple(nodes),
+        streams=tuple(streams),
+        mode=experiment.mode,
+        seed=experiment.seed,
+        stop=experiment.stop,
+        checkpoint=experiment.checkpoint,
+        plugins=experiment.plugins,
+        sinks=experiment.sinks,
+        name=experiment.name,
+        expect=dict(experiment.expect),
+    )

@@ -1,0 +1,89 @@
+"""`workers:` of an experiment: settings of nodes by name or kind, whatever made them, and workers of other kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from srl.core.errors import UserError
+from srl.core.load import dump, load
+from srl.core.registry import REGISTRIES
+from srl.graph.check import near
+from srl.graph.spec import Node, Stream
+
+_OF_NODES = [one.name for one in fields(Node) if one.name not in ("name", "worker", "args", "ports")]
+
+
+def with_workers(
+    nodes: Sequence[Node], streams: Sequence[Stream], wanted: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[Node], list[Stream]]:
+    """The nodes with these settings, and those that are added; the streams with those that new names stand for."""
+    done, joined = list(nodes), list(streams)
+    for name, settings in wanted.items():
+        given = dict(settings)
+        use = given.pop("use", None)
+        targets = [node for node in done if name in (node.name, node.worker)]
+        if not targets and use is None:
+            raise _unknown(name, done)
+        new = [_changed(node, name, {**given, "worker": use or node.worker}, joined) for node in targets]
+        if not targets:
+            done.append(_added(name, use, given, done, joined))
+        done = [next((one for one in new if one.name == node.name), node) for node in done]
+    homes = {node.name: node for node in done}
+    return [_like_home(node, homes) for node in done], joined
+
+
+def _added(name: str, use: str, given: dict[str, Any], nodes: Sequence[Node], streams: list[Stream]) -> Node:
+    home = next((node for node in nodes if node.name == given.get("inside")), None)
+    blank = Node(name=name, worker=use, count=home.count if home is not None else 1)
+    kind = REGISTRIES["worker"].resolve(use)
+    named = {port.partition(":")[0] for port in given.get("ports", {})}
+    params = [stream for stream in streams if stream.kind == "param"]
+    for port, end in kind.ports.items():  # weights go to all who want them: nothing needs to be said
+        if end.side == "subscriber" and port not in named:
+            keys = {port: params[0].name} if len(params) == 1 else {f"{port}:{one.policy}": one.name for one in params}
+            blank = replace(blank, ports={**blank.ports, **keys})
+    return _changed(blank, name, {**given, "worker": use}, streams)
+
+
+def _changed(node: Node, name: str, given: Mapping[str, Any], streams: list[Stream]) -> Node:
+    """The node with these settings; those that are not of every node are its args."""
+    path = ("workers", name)
+    own = {key: value for key, value in given.items() if key in _OF_NODES}
+    args = {key: value for key, value in given.items() if key not in (*_OF_NODES, "worker", "ports")}
+    load(REGISTRIES["worker"].resolve(given["worker"]).Args, {**node.args, **args}, path=path)
+    ports = load(Mapping[str, str], given.get("ports", {}), path=(*path, "ports"))  # type: ignore[type-abstract]
+    same = {key: value for key, value in dump(node).items() if key not in (*own, "worker", "args", "ports")}
+    data = {**same, **own, "worker": given["worker"], "args": {**node.args, **args}, "ports": {**node.ports, **ports}}
+    changed = load(Node, data, path=path)
+    _make_streams(changed, streams)
+    return changed
+
+
+def _make_streams(node: Node, streams: list[Stream]) -> None:
+    """A port that is connected to a name that no stream has makes a stream of its kind, of the policy of its other ports."""
+    known = {stream.name: stream for stream in streams}
+    ports = REGISTRIES["worker"].resolve(node.worker).ports
+    policies = [known[name].policy for name in node.ports.values() if name in known]
+    for port, name in node.ports.items():
+        base, _, policy = port.partition(":")
+        if name not in known and base in ports and ports[base].side in ("producer", "publisher", "server"):
+            streams.append(Stream(name=name, kind=ports[base].kind, policy=policy or (policies or ["main"])[0]))
+
+
+def _like_home(node: Node, homes: Mapping[str, Node]) -> Node:
+    """Workers of one process live and die together."""
+    home = homes.get(node.inside or "")
+    return node if home is None else replace(node, on_failure=home.on_failure, restarts=home.restarts)
+
+
+def _unknown(name: str, nodes: Sequence[Node]) -> UserError:
+    known = list(dict.fromkeys([*(node.name for node in nodes), *(node.worker for node in nodes)]))
+    return UserError(
+        f"'workers.{name}' must name a node of the graph or a kind of its workers, or have `use`",
+        *near(name, known, "known"),
+        ("try", f"workers.{name}.use={name if name in REGISTRIES['worker'] else 'my_pkg.mod:Class'}, which adds such workers"),
+        code="E02",
+        path=("workers", name),
+    )
