@@ -1,4 +1,4 @@
-"""A learner of your own: policies act with a running average of the weights. `trainer.learner=...averaged.py:Averaged`."""
+"""A learner of your own: policies act with a running average of the weights."""
 
 from __future__ import annotations
 

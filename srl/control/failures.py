@@ -129,7 +129,7 @@ class Failures:
             host_free=exit["free"],
             out_of_memory=exit["out_of_memory"],
             last_step=self._totals.env_steps or None,
-            policy=f"{obstacle} -> stopping" if obstacle else f"{node.name}.on_failure=restart -> restarting",
+            policy=f"{obstacle} -> stopping" if obstacle else f"workers.{node.name}.on_failure=restart -> restarting",
         )
 
     def _obstacle(self, death: Death) -> str:
@@ -145,9 +145,9 @@ class Failures:
             while times and now - times[0] > _HOUR:
                 times.popleft()
             if node.on_failure != "restart":
-                return f"{name}.on_failure={node.on_failure}"
+                return f"workers.{name}.on_failure={node.on_failure}"
             if len(times) >= node.restarts:
-                return f"{name}.on_failure=restart, but {name}.restarts={node.restarts} an hour are used up"
+                return f"workers.{name}.on_failure=restart, but restarts={node.restarts} an hour are used up"
         return ""
 
     def _count_restart(self, member: Member) -> None:

@@ -55,7 +55,7 @@ class Failure:
     """The kernel or the memory cgroup counted an OOM kill."""
     last_step: int | None = None
     policy: str = ""
-    """`actors.on_failure=stop -> stopping`"""
+    """`workers.actor.on_failure=stop -> stopping`"""
 
     @property
     def signal_name(self) -> str:
@@ -116,7 +116,7 @@ class RunResult:
     checkpoint: str = ""
     """Name of the newest complete checkpoint."""
     overrides: tuple[str, ...] = ()
-    """Settings worth changing when going on: `actors.envs=8`."""
+    """Settings worth changing when going on: `workers.actor.envs=8`."""
     summary: tuple[tuple[str, str], ...] = ()
     """Figures of the run: (label, text)."""
     error: SrlError | None = None

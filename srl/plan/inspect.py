@@ -18,7 +18,7 @@ from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
 from srl.core.spec import differences, spec_of
 from srl.core.tree import leaves, map_tree
-from srl.core.types import PolicyEntry
+from srl.core.types import Component, PolicyEntry
 from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
 from srl.plan.acting import acting_policy, named_arrays, new_policy, zero_ask
@@ -173,9 +173,10 @@ def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]
 def _check_learners(graph: Graph) -> None:
     """The settings of the learners are right."""
     for node in graph.nodes:
-        if node.worker == "trainer" and (learner := node.args.get("learner")):
-            kind = REGISTRIES["learner"].resolve(learner["use"])
-            load(getattr(kind, "Config", NoConfig), learner.get("args", {}), path="trainer.learner")
+        learner = getattr(load(REGISTRIES["worker"].resolve(node.worker).Args, node.args), "learner", None)
+        if isinstance(learner, Component):
+            kind = REGISTRIES["learner"].resolve(learner.use)
+            load(getattr(kind, "Config", NoConfig), learner.args, path=("workers", node.name, "learner"))
 
 
 def _path(use: str) -> str:

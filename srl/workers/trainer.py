@@ -72,7 +72,7 @@ class TrainerWorker(Resumable, Worker):
             epoch=self._epoch,
         )
         kind = REGISTRIES["learner"].resolve(args.learner.use)
-        settings = load(getattr(kind, "Config", NoConfig), args.learner.args, path="trainer.learner")
+        settings = load(getattr(kind, "Config", NoConfig), args.learner.args, path=("workers", context.node.name, "learner"))
         self.learner: Learner = kind(_task(context, args, self._between), settings)
         self._params = cast(ParamPublisher, ends["params"])
         self._progress = Progress(context.graph.stop)

@@ -123,7 +123,7 @@ def test_restarts_are_limited(tmp_path: Path) -> None:
     assert [event["restart"] for event in read_lines(folder.events) if event["event"] == "died"] == [True, True, False]
     assert result.first is not None and result.first.how == "exited with code 9"
     assert result.first.tail[-1] == "last words of the counter"
-    assert "policy: counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping" in result.format()
+    assert "policy: workers.counter.on_failure=restart, but restarts=2 an hour are used up -> stopping" in result.format()
 
 
 def test_a_worker_that_leaves_the_program_is_blamed_as_one_that_raises(tmp_path: Path) -> None:

@@ -90,9 +90,8 @@ def test_wrong_type(capsys):
 
 def test_sizes_that_do_not_divide(capsys):
     assert refused(capsys, "my", "sampling.envs=9") == (
-        "error[E04]: 9 envs cannot be shared evenly by 2 actors with 1 group each\n"
+        "error[E04]: sampling.envs=9 is not divisible by 2 actors x 1 group = 2\n"
         "  from: command line\n"
-        "  expected: sampling.envs as a multiple of 2 (workers x groups)\n"
         "  try: sampling.envs=8 or sampling.envs=10\n"
     )
 
@@ -142,7 +141,7 @@ def test_class_that_no_worker_could_import(capsys, folder):
 def test_more_devices_than_the_machine_has(capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert refused(capsys, "my", "device=cuda:1") == (
-        "error[E08]: 'trainer' wants device cuda:1, and this machine has no GPU\n  try: device=cpu\n"
+        "error[E08]: 'trainer' needs device cuda:1, but this machine has no GPU\n  try: workers.trainer.device=cpu\n"
     )
 
 
@@ -171,7 +170,7 @@ def test_worker_died(capsys, folder):
     assert main(["my", "algorithm.use=mine.py:Breaks", "--runs", "runs"]) == 3
     text = capsys.readouterr().out
     assert re.search(r"^error\[R01\]: trainer/0 raised RuntimeError \d\d:\d\d:\d\d after start$", text, re.MULTILINE), text
-    assert "  policy: trainer.on_failure=stop -> stopping; no checkpoint was written" in text
+    assert "  policy: workers.trainer.on_failure=stop -> stopping; no checkpoint was written" in text
     assert "RuntimeError: the loss is not a number" in text
 
 

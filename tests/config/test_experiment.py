@@ -67,11 +67,11 @@ def test_a_wrong_return_is_named_as_the_file_has_it(tmp_path):
 
 def test_an_unknown_key_names_its_place_and_the_nearest(tmp_path):
     with raises("E02") as caught:
-        read(tmp_path, FILE + "evaluation:\n  evry: 2\n")
+        read(tmp_path, FILE + "checkpoint:\n  evry: 2\n")
     lines = str(caught.value).splitlines()
-    assert lines[0] == "error[E02]: 'evaluation' has no setting 'evry'"
+    assert lines[0] == "error[E02]: 'checkpoint' has no setting 'evry'"
     assert lines[1].endswith("my.yaml:10:3")
-    assert lines[2] == "  did you mean: every (int, default 50000)?"
+    assert lines[2] == "  did you mean: every (int, default 50)?"
 
 
 def test_an_unknown_section_is_refused(tmp_path):

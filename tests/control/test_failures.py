@@ -55,7 +55,7 @@ def test_a_death_ends_a_run_that_says_stop_and_is_told_with_its_log(tmp_path: Pa
     assert decision.ending == Ending("worker failure", "died (signal 9)", drain=False)
     failure = decision.failure
     assert (failure.worker, failure.exit_code, failure.tail) == ("counter/0", -9, ("last words",))
-    assert failure.policy == "counter.on_failure=stop -> stopping" and failure.log.endswith("counter-0.log")
+    assert failure.policy == "workers.counter.on_failure=stop -> stopping" and failure.log.endswith("counter-0.log")
     assert failure.cause == "kernel OOM killer (rss 3.1 GB; host free 3.2 GB)"  # its last report says what it held
     assert deaths.failures.result(decision.ending).failures == (failure,)
 
@@ -71,11 +71,11 @@ def test_restarts_are_granted_up_to_their_limit_in_any_hour() -> None:
     deaths = Deaths(graph(on_failure="restart", restarts=2))
     for _ in range(2):
         decision = deaths.dies()
-        assert decision.ending is None and decision.failure.policy == "counter.on_failure=restart -> restarting"
+        assert decision.ending is None and decision.failure.policy == "workers.counter.on_failure=restart -> restarting"
         deaths.now += 1000
     refused = deaths.dies()
     assert refused.ending is not None and refused.ending.kind == "worker failure"
-    assert refused.failure.policy == "counter.on_failure=restart, but counter.restarts=2 an hour are used up -> stopping"
+    assert refused.failure.policy == "workers.counter.on_failure=restart, but restarts=2 an hour are used up -> stopping"
     assert deaths.totals.restarts == {"counter": 2}
     deaths.now += 1700  # the first is more than an hour ago
     assert deaths.dies().ending is None
@@ -86,7 +86,7 @@ def test_a_process_restarts_only_if_all_its_nodes_may_and_counts_for_all() -> No
     deaths = Deaths(work)
     assert deaths.dies("adder/0").ending is None and deaths.totals.restarts == {"counter": 1, "adder": 1}
     strict = Deaths(with_node(work, "counter", on_failure="stop"))
-    assert strict.dies("adder/0").failure.policy == "counter.on_failure=stop -> stopping"
+    assert strict.dies("adder/0").failure.policy == "workers.counter.on_failure=stop -> stopping"
     assert not strict.totals.restarts
 
 

@@ -178,14 +178,14 @@ def test_the_network_runs_by_name_and_learns(tmp_path: Path) -> None:
 
 
 def test_the_learner_runs_by_name_resumes_and_is_refused_settings_that_it_does_not_have(tmp_path: Path) -> None:
-    words = ["env=docs/examples/my_env.py:Corridor", "algorithm=ppo", "trainer.learner=docs/examples/averaged.py:Averaged"]
-    words += ["algorithm.lr=1e-3", "sampling.steps=32", "trainer.learner.decay=0.8", "evaluation=null"]
+    words = ["env=docs/examples/my_env.py:Corridor", "algorithm=ppo", "algorithm.lr=1e-3", "sampling.steps=32", "evaluation=null"]
+    words += ["workers.trainer.learner=docs/examples/averaged.py:Averaged", "workers.trainer.learner.decay=0.8"]
     last = launched(tmp_path, *words, "stop.env_steps=40_000")
     assert last["episode/return"] > 0.5
     last = launched(tmp_path, "--resume", str(next(tmp_path.glob("*/*"))), "stop.env_steps=50_000")
     assert last["env_steps"] >= 50_000
     with pytest.raises(srl.core.errors.UserError) as caught:
-        prepare(None, [*words, "trainer.learner.dekay=1"])
+        prepare(None, [*words, "workers.trainer.learner.dekay=1"])
     assert caught.value.code == "E02" and "dekay" in caught.value.headline
 
 

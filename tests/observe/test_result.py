@@ -22,7 +22,7 @@ KILLED = Failure(
     host_free=200_000_000,
     out_of_memory=True,
     last_step=41_203,
-    policy="actors.on_failure=stop -> stopping",
+    policy="workers.actor.on_failure=stop -> stopping",
 )
 LATER = Failure(worker="trainer/0", at=762.5, exit_code=1)
 
@@ -33,14 +33,14 @@ def test_a_killed_worker_word_for_word() -> None:
         failures=(LATER, KILLED),
         run="runs/x",
         checkpoint="step_000400000",
-        overrides=("actors.envs=8",),
+        overrides=("workers.actor.envs=8",),
     )
     assert result.format().splitlines() == [
         "error[R01]: actor/7 died (signal 9) 00:12:41 after start; last step 41,203",
         "  cause: kernel OOM killer (rss 3.1 GB; host free 0.2 GB)   logs: runs/x/logs/actor-7.log (last 20 lines below)",
         "  then: trainer/0 failed after it",
-        "  policy: actors.on_failure=stop -> stopping; checkpoint step_000400000 is complete",
-        "  next: python -m srl.launch --resume runs/x actors.envs=8",
+        "  policy: workers.actor.on_failure=stop -> stopping; checkpoint step_000400000 is complete",
+        "  next: python -m srl.launch --resume runs/x workers.actor.envs=8",
         *[f"  | line {number}" for number in range(10, 30)],
     ]
     assert result.exit_code == 3

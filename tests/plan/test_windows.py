@@ -12,7 +12,7 @@ from srl.config.experiment import read_experiment
 from srl.core.errors import UserError
 from srl.core.machine import Machine
 from srl.core.spec import Leaf
-from srl.graph.layouts import plan
+from srl.graph.decide import decide
 from srl.plan.check import check_windows
 from srl.plan.derive import derive
 from srl.plan.prepare import prepare
@@ -29,7 +29,7 @@ def wired(steps=16, **settings):
     }
     if "policies" in settings:
         del base["policy"], base["algorithm"]
-    return plan(read_experiment(base | settings), machine=MACHINE).graph
+    return decide(read_experiment(base | settings), machine=MACHINE).graph
 
 
 @pytest.fixture(scope="module")
