@@ -32,11 +32,13 @@ _NAMES = {
     "Transform": "srl.api.transform",
     "Worker": "srl.workers.base",
     "Port": "srl.workers.base",
+    "Sink": "srl.observe.sinks.base",
     "option": "srl.core.load",
     "register_algorithm": "srl.core.registry",
     "register_env": "srl.core.registry",
     "register_learner": "srl.core.registry",
     "register_policy": "srl.core.registry",
+    "register_sink": "srl.core.registry",
     "register_transform": "srl.core.registry",
     "register_transport": "srl.core.registry",
     "register_worker": "srl.core.registry",
@@ -70,10 +72,12 @@ if TYPE_CHECKING:
     from srl.core.registry import register_env as register_env
     from srl.core.registry import register_learner as register_learner
     from srl.core.registry import register_policy as register_policy
+    from srl.core.registry import register_sink as register_sink
     from srl.core.registry import register_transform as register_transform
     from srl.core.registry import register_transport as register_transport
     from srl.core.registry import register_worker as register_worker
     from srl.loaded import load_run as load_run
+    from srl.observe.sinks.base import Sink as Sink
     from srl.run import Run
     from srl.session import build as build
     from srl.workers.base import Port as Port

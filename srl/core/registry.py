@@ -13,7 +13,7 @@ from srl.core.load import nearest
 
 __all__ = [
     "REGISTRIES", "Registry", "dotted_path", "import_paths", "load_plugins", "place_of", "register_algorithm", "register_env",
-    "register_learner", "register_policy", "register_transform", "register_transport", "register_worker",
+    "register_learner", "register_policy", "register_sink", "register_transform", "register_transport", "register_worker",
 ]  # fmt: skip
 
 C = TypeVar("C")
@@ -150,6 +150,10 @@ def register_transport(name: str) -> Callable[[C], C]:
 
 def register_transform(name: str) -> Callable[[C], C]:
     return _register("transform", name)
+
+
+def register_sink(name: str) -> Callable[[C], C]:
+    return _register("sink", name)
 
 
 def _register(kind: str, name: str) -> Callable[[C], C]:

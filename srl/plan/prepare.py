@@ -106,6 +106,8 @@ def prepare(
         check(graph)
         check_fresh(graph.policies)
         check_resources(graph, machine)
+        for name in graph.sinks:
+            REGISTRIES["sink"].resolve(name)
     except UserError as error:
         raise error.at(composed.provenance) from None
     prepared = Prepared(

@@ -16,6 +16,7 @@ from srl.cli.launch import _parser
 from srl.cli.parsing import words_of
 from srl.config.yaml import parse
 from srl.plan.prepare import prepare
+from srl.store.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -135,7 +136,7 @@ def test_experiments_that_are_quoted_are_those_of_the_files() -> None:
 def test_lines_of_examples_are_counted_right() -> None:
     text = (ROOT / "docs" / "extending.md").read_text()
     counted = re.findall(r"\]\((examples/\w+\.py)\), (\d+) lines", text)
-    assert len(counted) == 2
+    assert len(counted) == 3
     for path, lines in counted:
         assert len((ROOT / "docs" / path).read_text().splitlines()) == int(lines), path
 
@@ -201,6 +202,18 @@ def test_the_worker_runs_by_name_between_actors_and_trainer(tmp_path: Path) -> N
     assert max(value for name, value in last.items() if name.endswith("staleness_max")) <= 1
     ledger = (next(tmp_path.glob("*/*")) / "config.yaml").read_text()
     assert "clip_rewards.py:ClipRewards" in ledger
+
+
+def test_the_sink_writes_returns_and_evaluations_at_their_env_steps(tmp_path: Path) -> None:
+    words = ["experiment=cartpole", "sinks=[docs/examples/csv_sink.py:Csv]", "mode=inline", "stop.env_steps=6_000"]
+    launched(tmp_path, *words, "evaluation.every=2_000", "evaluation.episodes=2")
+    (file,) = tmp_path.glob("*/*/returns.csv")
+    rows = [line.split(",") for line in file.read_text().splitlines()]
+    folder = RunFolder(file.parent)
+    assert [steps for steps, kind, _ in rows if kind == "evaluation"] == [row["env_steps"] for row in folder.read_eval()]
+    assert float(next(value for _, kind, value in reversed(rows) if kind == "return")) > 5
+    with pytest.raises(srl.core.errors.UserError):
+        prepare("cartpole", ["sinks=[docs/examples/csv_sink.py:Css]"], look=False)
 
 
 def test_the_worker_clips_what_the_trainer_sees() -> None:
