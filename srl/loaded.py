@@ -1,4 +1,4 @@
-"""A run that has been: its policies to predict with, evaluate and watch, from the run folder alone."""
+"""A finished run: predict with its policies, evaluate and film them. Needs only the run folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def load_run(folder: str | Path) -> LoadedRun:
 
 
 class LoadedRun:
-    """What a run left behind."""
+    """A run, read from its folder."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder.path
@@ -46,7 +46,7 @@ class LoadedRun:
 
     @cached_property
     def derived(self) -> Derived:
-        """All specs; env and policies are built once for it."""
+        """All specs; builds env and policies once."""
         return derive(self.graph)
 
     def policy(self, which: str | Path = "best", *, name: str | None = None) -> LoadedPolicy:
@@ -65,7 +65,7 @@ class LoadedRun:
         return LoadedPolicy(info, acting, path, self.graph.seed)
 
     def checkpoint(self, which: str | Path = "best", name: str | None = None) -> Path:
-        """The checkpoint that a word means; `best` falls back to the latest where nothing was evaluated."""
+        """The checkpoint of this name; `best` is the latest if nothing was evaluated."""
         if isinstance(which, Path) or "/" in str(which):
             return Path(which)
         place = checkpoint_folder(self.folder, self.graph.policies, name or self._only())
@@ -81,12 +81,12 @@ class LoadedRun:
         return path
 
     def sources(self, which: str | Path = "best") -> dict[str, Path]:
-        """The checkpoints that a word means, by policy: of all that play and have learned."""
+        """The checkpoint of this name, for every policy that plays and learns."""
         return {name: self.checkpoint(which, name) for name in self.derived.players if self._learned(name)}
 
     @property
     def greedy(self) -> bool:
-        """Whether the run is evaluated with its most likely actions, not with drawn ones."""
+        """Whether the run is evaluated with the most likely actions, not with sampled ones."""
         evaluators = [node for node in self.graph.nodes if node.worker == "evaluator"]
         return all(bool(node.args.get("greedy", True)) for node in evaluators)
 
@@ -95,7 +95,7 @@ class LoadedRun:
         return list(read_numbers(self.folder / "metrics.jsonl"))
 
     def rollout(self, policies: Mapping[str, LoadedPolicy], *, envs: int, role: str = "play", render: bool = False) -> Rollout:
-        """Envs of their own in which these policies act."""
+        """New envs in which these policies act."""
         graph = self.graph
         if render:
             graph = rendering(graph)
@@ -126,7 +126,7 @@ class LoadedRun:
             rollout.close()
 
     def play(self, which: str | Path = "best", *, episodes: int = 1, greedy: bool | None = None) -> Iterator[Array]:
-        """Pictures of one env, `[height, width, 3]`, until its episodes are over. `greedy` as for `evaluate`."""
+        """Pictures of one env, `[height, width, 3]`, for so many episodes. `greedy` as in `evaluate`."""
         greedy = self.greedy if greedy is None else greedy
         policies = {name: self.policy(which, name=name) for name in self.derived.players}
         rollout = self.rollout(policies, envs=1, render=True)
@@ -140,7 +140,7 @@ class LoadedRun:
     def _no_checkpoint(self, which: str, place: Path) -> UserError:
         whole = [one.name for one in checkpoint.checkpoints(place)]
         if not whole and checkpoint.best(place) is None:
-            hint = "let the run go on until it has saved: every `checkpoint.every` updates, and when it ends or Ctrl-C stops it"
+            hint = "wait until the run has saved: every `checkpoint.every` updates, and when it ends or is stopped by Ctrl-C"
             return UserError(f"{self.folder} has no checkpoint yet", ("try", hint))
         archived = [one.name for one in checkpoint.checkpoints(place / "archive")]
         known = ["best", *(["latest"] if whole else []), *whole, *(name for name in archived if name not in whole)]

@@ -22,7 +22,7 @@ _IDLE = 1000
 
 
 def build(experiment: str | Path | None = None, *, overrides: Sequence[str] = (), **settings: Any) -> Session:
-    """The workers of an experiment in this process, ready to `step`. Nothing is written to disk."""
+    """The workers of an experiment in this process, ready to `step`. Writes nothing to disk."""
     from srl.plan.prepare import prepare
 
     prepared = prepare(experiment, [*overrides, "mode=inline"], settings=settings, look=False)
@@ -36,11 +36,11 @@ class Session:
         self.graph = replace(graph, mode="inline")
         self.derived = derived or derive(self.graph)
         self.totals: dict[str, float] = {}
-        """What the workers have counted: env_steps, updates, ..."""
+        """Counts since the start: env_steps, updates, ..."""
         self.means: dict[str, float] = {}
         """Means of what they reported in the last `step`."""
         self.batch: Any = None
-        """What the first trainer learned from last."""
+        """The last batch of the first trainer."""
         self._backend = InlineBackend(raises=True)
         try:
             Controller(self.graph, derived=self.derived, backend=lambda: self._backend).open()
@@ -67,7 +67,7 @@ class Session:
 
     @property
     def finished(self) -> bool:
-        """True at the stop condition."""
+        """Whether a stop condition is reached."""
         return self._loop.finished
 
     @property

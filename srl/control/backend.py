@@ -1,4 +1,4 @@
-"""Where the processes of a run live: in this process, as children, or several backends together. All get the same messages."""
+"""Backends start the processes of a run and pass messages: here the base, the one without processes, and several as one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class InlineBackend(Backend):
             self.agent.close()
 
     def sweep(self) -> int:
-        """Poll every worker once, and wait a moment if there was nothing to do; how much was done."""
+        """Poll every worker once and return how much was done; wait a moment if nothing was."""
         assert self.agent is not None
         done = self.agent.turn()
         if not done:

@@ -97,7 +97,7 @@ class Controller:
             self._stop()
         except SrlError as error:
             if isinstance(error, CannotWrite):
-                self._ending = None  # no end is a good one without its record
+                self._ending = None  # a run whose log cannot be written has failed
             self._end(Ending("user error" if error.exit_code == 2 else "worker failure", error=error))
         finally:
             try:
@@ -109,7 +109,7 @@ class Controller:
         return result
 
     def open(self) -> None:
-        """Only start the run, until all workers are ready to be polled: what a session needs."""
+        """Start the run and return when all workers can be polled: for a session."""
         self._backend = self._open_backend()
         self._start()
         while not all(phase == "running" for phase in self._members.phases.values()):
@@ -255,7 +255,7 @@ class Controller:
     # check --------------------------------------------------------------------------------------------------------
 
     def _check_end(self) -> None:
-        """End the run if a stop condition holds or nothing moves."""
+        """End the run if a stop condition holds or it has stalled."""
         if self._asked or self._ending is not None:
             return
         if ending := reached(self.graph.stop, self.totals) or self._failures.silent(self._members.phases):
@@ -269,7 +269,7 @@ class Controller:
     # end ----------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Let all workers finish what they have begun, if the run ends in order."""
+        """Let all workers finish what is open, unless the run failed."""
         assert self._ending is not None
         self.totals.resting = True
         self.log.event("draining" if self._ending.drain else "stopping", why=self._ending.kind)
@@ -298,7 +298,7 @@ class Controller:
         )
 
     def _patience(self, member: Member) -> float:
-        """Seconds that a process has after `stop`."""
+        """Seconds between `stop` and the kill of this process."""
         assert self._ending is not None
         if self._ending.kind == "stalled":
             return GRACE
@@ -307,7 +307,7 @@ class Controller:
         return LATE if self._ending.drain and member.phase == "running" else GRACE
 
     def _wait(self, whom: Callable[[float], list[Member]], what: str) -> None:
-        """Receive messages until `whom`, called with the seconds waited, returns nobody."""
+        """Receive messages until `whom`, called with the seconds waited so far, returns no process."""
         begun, told = time.monotonic(), False
         while late := whom(waited := time.monotonic() - begun):
             if waited > QUIET and not told:

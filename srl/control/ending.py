@@ -1,4 +1,4 @@
-"""Why a run ends, and when it is time to."""
+"""Why and when a run ends."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Ending:
 
 
 def reached(stop: Stop, totals: Totals) -> Ending | None:
-    """The first stop condition that holds; None: the run goes on."""
+    """The first stop condition that holds, or None."""
     mean = totals.episode_return
     if totals.finished:
         return Ending("done", f"{totals.env_steps:,} env steps, {int(totals.total('updates')):,} updates")
     if stop.episode_return is not None and mean is not None and mean >= stop.episode_return:
         return Ending("solved", f"mean return {figure(mean)} over the last 100 episodes")
     if stop.seconds is not None and totals.elapsed >= stop.seconds:
-        return Ending("done", f"{stop.seconds:g} seconds are over")
+        return Ending("done", f"reached stop.seconds={stop.seconds:g}")
     return None

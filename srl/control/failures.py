@@ -1,4 +1,4 @@
-"""The failure policy: what a process that died or raised costs, a restart or the run; and when a run is stalled."""
+"""The failure policy: restart a process or end the run; and when a run counts as stalled."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Failures:
         failure = self._failure(death, "the run was ending")
         self._fatal.append(failure)
         if ending.kind in ("done", "solved", "interrupted", "preempted"):
-            ending = Ending("worker failure", f"while the run came to its end: {ending.text}")
+            ending = Ending("worker failure", f"during the end of the run: {ending.text}")
         return Decision(failure, ending)
 
     def silent(self, phases: Mapping[str, str]) -> Ending | None:
@@ -104,7 +104,7 @@ class Failures:
             self._mark, self._silence = mark, 0.0
         elif self._silence > self._stall:
             late = [name for name, phase in phases.items() if phase != "running"]
-            what = f"not ready: {', '.join(late)}" if late else "all workers live"
+            what = f"not ready: {', '.join(late)}" if late else "all workers are alive"
             return Ending("stalled", f"no progress for {self._stall:g} seconds; {what}", drain=False)
         return None
 

@@ -50,7 +50,7 @@ class ProcessBackend(Backend):
     @property
     def processes(self) -> dict[str, int]:
         """Process -> pid."""
-        return {name: child.popen.pid for name, child in dict(self._children).items()}  # asked by other threads too
+        return {name: child.popen.pid for name, child in dict(self._children).items()}  # a copy: other threads call this
 
     def send(self, message: Message) -> None:
         if message["type"] == "start":
@@ -61,7 +61,7 @@ class ProcessBackend(Backend):
         if message["type"] == "kill":
             self._kill(child)
         elif message["type"] == "stacks":
-            os.kill(child.popen.pid, signal.SIGUSR1)  # it is not reaped yet: the number is its own
+            os.kill(child.popen.pid, signal.SIGUSR1)  # safe: it is not reaped yet, so the pid is still its own
         elif not child.channel.send(message):
             self._epoll.modify(child.channel.fileno(), select.EPOLLIN | select.EPOLLOUT)
 

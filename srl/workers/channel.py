@@ -1,4 +1,4 @@
-"""Messages over a stream socket: a length of four bytes, then msgpack. Neither side ever waits for the other."""
+"""Messages over a stream socket: four bytes of length, then msgpack. Neither side waits for the other."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Channel:
         self._in = bytearray()
         self._out = bytearray()
         self.closed = False
-        """The other side is gone."""
+        """Whether the other side has closed it."""
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def send(self, message: Message) -> bool:
-        """Queue a message and write what goes at once; False if something is left for `flush`."""
+        """Queue a message and write what the socket takes; False if something is left for `flush`."""
         data = pack(message)
         self._out += _LENGTH.pack(len(data)) + data
         return self.flush()
 
     def flush(self) -> bool:
-        """Write more of what is queued; True when nothing is left."""
+        """Write more of the queue; True when it is empty."""
         while self._out and not self.closed:
             try:
                 del self._out[: self._socket.send(self._out)]
@@ -43,7 +43,7 @@ class Channel:
         return True
 
     def receive(self) -> list[Message]:
-        """All whole messages that have come; sets `closed` at the end of the stream."""
+        """All complete messages received so far; sets `closed` at the end of the stream."""
         while not self.closed:
             try:
                 data = self._socket.recv(1 << 16)

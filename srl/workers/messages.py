@@ -1,12 +1,12 @@
-"""Every message of the control plane: msgpack maps of a fixed schema, at most 1 MB each.
+"""The messages of the control plane: msgpack maps of a fixed schema, at most 1 MB each.
 
-hello, welcome                   supervisor and controller, at every (re)connection
-start, kill, stacks              to a supervisor: begin a process, end it, let it show where it is
-assign -> bound                  who the workers of a process are; where their ends are
+hello, welcome                   supervisor and controller, at each connection
+start, kill, stacks              start a process, kill it, write its stacks to its log
+assign -> bound                  the workers of a process; the addresses of their ends
 peers, make -> ready             attach the ends, build the workers
-detach -> detached               forget peers that died; what is known of their last counts
-go, report, drain -> drained     run
-stop -> bye                      the only clean end
+detach -> detached               drop dead peers; what is known of their last counts
+go, report, drain -> drained     poll the workers; totals; finish what is open
+stop -> bye                      save and end
 failed, exit, lost               a worker raised; its process ended; its host is gone
 """
 
@@ -24,7 +24,7 @@ from srl.graph.spec import Graph
 from srl.plan.specs import Derived
 
 Message: TypeAlias = dict[str, Any]
-"""Its type, and the fields of `_SCHEMA`: in a process as they are, between processes as plain data."""
+"""A type and the fields of `_SCHEMA`. Dataclasses travel as plain data and arrive as dataclasses."""
 
 Peers: TypeAlias = dict[str, dict[str, list[BoundEnd]]]
 """Worker -> port -> the ends to attach there."""
@@ -92,7 +92,7 @@ def unpack(data: bytes | memoryview) -> Message:
     try:
         message = msgpack.unpackb(data, strict_map_key=True)
     except Exception as problem:  # msgpack raises ValueError, its own and plain UnicodeDecodeError
-        raise HostileFrame("control message that is no msgpack", ("cause", f"{type(problem).__name__}: {problem}")) from problem
+        raise HostileFrame("control message is not msgpack", ("cause", f"{type(problem).__name__}: {problem}")) from problem
     fields = _check_fields(message)
     try:
         return {**message, **{name: load(kind, message[name], path=name) for name, kind in fields.items()}}
@@ -103,7 +103,7 @@ def unpack(data: bytes | memoryview) -> Message:
 def _check_fields(message: Any) -> Mapping[str, Any]:
     """The schema of a message that has the right fields."""
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-        raise HostileFrame("control message that is no map with a type")
+        raise HostileFrame("control message must be a map with a type")
     fields = _SCHEMA.get(message["type"])
     if fields is None:
         raise HostileFrame(f"control message of unknown type '{message['type'][:40]}'", ("known", ", ".join(_SCHEMA)))

@@ -181,5 +181,5 @@ def test_the_join_line_shows_no_secret_when_printed() -> None:
     backend = RemoteBackend(1, lambda _: 0, credentials=new_credentials())
     backend.close()
     assert backend.join.token not in repr(backend.join) and len(backend.join.token) >= 43
-    with pytest.raises(Exception, match="no msgpack"):
+    with pytest.raises(Exception, match="not msgpack"):
         unpack(b"\xc1")

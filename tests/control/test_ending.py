@@ -29,7 +29,7 @@ def seen(mean: float = 0.0, *, episodes: int = 0, finished: bool = False) -> Tot
         ({"episode_return": 475.0}, {"mean": 500.0, "episodes": 100}, ("solved", "mean return 500 over the last 100 episodes")),
         ({"episode_return": 475.0}, {"mean": 500.0, "episodes": 99}, None),
         ({"episode_return": 475.0}, {"mean": 470.0, "episodes": 100}, None),
-        ({"seconds": 0.0}, {}, ("done", "0 seconds are over")),
+        ({"seconds": 0.0}, {}, ("done", "reached stop.seconds=0")),
         ({"seconds": 3600.0}, {}, None),
         ({"episode_return": 475.0}, {"mean": 500.0, "episodes": 100, "finished": True}, ("done", "1,000 env steps, 0 updates")),
     ],

@@ -107,7 +107,7 @@ def test_inline_there_is_nobody_to_start_again() -> None:
 def test_a_death_at_the_end_spoils_a_good_end(kind: Any) -> None:
     deaths = Deaths(graph(on_failure="restart"))
     decision = deaths.failures.died_at_the_end(deaths.death(), Ending(kind, "1,000 env steps"))
-    assert decision.ending == Ending("worker failure", "while the run came to its end: 1,000 env steps")
+    assert decision.ending == Ending("worker failure", "during the end of the run: 1,000 env steps")
     assert not deaths.totals.restarts and decision.failure.policy == "the run was ending -> stopping"
 
 
@@ -152,4 +152,4 @@ def test_a_phase_a_report_or_a_restart_breaks_the_silence() -> None:
     deaths.totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
     assert deaths.after(59, phases) is None
     ending = deaths.after(3, phases)
-    assert ending is not None and ending.text == "no progress for 60 seconds; all workers live"
+    assert ending is not None and ending.text == "no progress for 60 seconds; all workers are alive"

@@ -70,7 +70,7 @@ def test_a_class_of_a_function_cannot_go_to_other_processes(tmp_path: Path) -> N
     class Narrow(Wide):
         pass
 
-    with pytest.raises(NotImportable, match="is defined inside a function, where no other process finds it") as caught:
+    with pytest.raises(NotImportable, match="is defined inside a function, where other processes cannot find it") as caught:
         srl.launch(env=Narrow, algorithm="ppo", runs=tmp_path)
     assert "mode=inline" in str(caught.value)
 
