@@ -87,7 +87,7 @@ class PPO(Algorithm):
         advantage = gae(batch.reward, values, batch.terminated, batch.cut, config.gamma, config.lam)
         target = advantage + values[:-1]
         if self.scale is not None:
-            self.scale.observe(target, batch.valid, self.policy)
+            self.scale.observe(target, batch.valid, self.policy, batch.origin.ranks)
             target, recorded = self.scale.down(target), self.scale.down(values)
         if config.normalize_advantage == "batch":
             advantage = normalized(batch, advantage)

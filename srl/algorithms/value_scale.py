@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from srl.api.batch import Ranks
+
 
 class ValueScale(nn.Module):
     """Moves the moments by which a policy's value head is read: `return = mean + deviation * value`."""
@@ -39,15 +41,21 @@ class ValueScale(nn.Module):
         return torch.where(seen, mean, 0.0).float(), torch.where(seen, deviation, 1.0).float()
 
     @torch.no_grad()
-    def observe(self, returns: Tensor, valid: Tensor, policy: Any) -> None:
+    def observe(self, returns: Tensor, valid: Tensor, policy: Any, ranks: Ranks | None = None) -> None:
         """Take the returns of a batch, and change the layer `policy.value` so that it still says the same."""
         rows = returns[valid].double()
-        if len(rows):
+        count = ranks.total(torch.tensor(float(len(rows)), device=rows.device)) if ranks is not None else len(rows)
+        if count:
+            mean, square = (rows.mean(), rows.square().mean()) if ranks is None else _means(rows, count, ranks)
             rate = 1.0 - self.decay
-            self.mean.lerp_(rows.mean(), rate)
-            self.square.lerp_(rows.square().mean(), rate)
+            self.mean.lerp_(mean, rate)
+            self.square.lerp_(square, rate)
             self.rate.lerp_(torch.ones_like(self.rate), rate)
         read_by(policy, *self.moments())
+
+
+def _means(rows: Tensor, count: Any, ranks: Ranks) -> tuple[Tensor, ...]:
+    return tuple(ranks.total(torch.stack([rows.sum(), rows.square().sum()])) / count)
 
 
 @torch.no_grad()

@@ -47,11 +47,31 @@ class Feedback:
 
 
 class Ranks:
-    """The learners that share one update. One learner: counts are its own."""
+    """The learners that train one policy together, each on its own rows: a process group of torch.distributed.
 
-    def total(self, count: Tensor) -> Tensor:
-        """The sum of `count` over all ranks."""
-        return count
+    Losses are means over the rows of all ranks and gradients are summed, so that ranks with few valid rows weigh less.
+    All ranks make the same calls in the same order, or they wait for each other for ever.
+    """
+
+    def __init__(self, group: Any = None) -> None:
+        self._group = group
+
+    def total(self, x: Tensor) -> Tensor:
+        """The sum over all ranks, the same on each; written into `x`."""
+        torch.distributed.all_reduce(x, group=self._group)
+        return x
+
+
+class _Total(torch.autograd.Function):
+    """The sum over ranks; its gradient is that of the own part, since the optimizer adds gradients up."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ranks: Ranks) -> Tensor:
+        return ranks.total(x.clone())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return grads[0], None
 
 
 @dataclass(slots=True)
@@ -136,9 +156,11 @@ class Batch:
         return self.valid.shape
 
     def mean(self, x: Tensor, where: Tensor | None = None) -> Tensor:
-        """The mean over the valid rows (of them, those in `where`) of all ranks: gradients of ranks are summed."""
+        """The mean over the valid rows (of them, those in `where`) of all ranks; the gradient is that of the own rows."""
         rows, share, _ = self._share(self.valid if where is None else where)
-        return torch.where(rows, x, 0.0).sum() * share
+        own = torch.where(rows, x, 0.0).sum() * share
+        total: Tensor = own if self.origin.ranks is None else _Total.apply(own, self.origin.ranks)  # type: ignore[no-untyped-call]
+        return total
 
     def count(self, where: Tensor | None = None) -> Tensor:
         """How many rows `mean` takes, over all ranks."""
@@ -158,7 +180,7 @@ class Batch:
         copied = {name: map_tree(_clone, tree) for name, tree in rows.items()}
         for name in ("valid", "choice", "cut"):
             copied.setdefault(name, getattr(self, name).clone())
-        return Batch(copied, Origin(self.origin.seed, self.origin.update, self.origin.memory_every))
+        return Batch(copied, Origin(self.origin.seed, self.origin.update, self.origin.memory_every, ranks=self.origin.ranks))
 
     def give_back(self, **leaves: Any) -> None:
         """Leaves `[B, ...]` for the source of this batch, which knows its rows by `ids`: only a replay has them."""
@@ -332,7 +354,7 @@ class _Rows:
             gather = _Gather(batch, rows)
             for i in range(low, high):
                 start, count = bounds[i] - bounds[low], bounds[i + 1] - bounds[i]
-                if count:
+                if count or batch.origin.ranks is not None:  # other ranks have rows, and wait for this one
                     first = index[bounds[i] : bounds[i + 1]] if batch.memories != {} else None
                     yield _Minibatch(gather, start, (1, count, *batch.lead[2:]), first, everyone)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from srl.api.algorithm import Clock, Feedback, NoConfig, Optimizer
+from srl.api.batch import Ranks
 from srl.api.neural import check_fit
 from srl.core.errors import UserError
 from srl.core.seeds import generator
@@ -27,11 +28,12 @@ class SingleLearner:
 
     Config: type = NoConfig
 
-    def __init__(self, task: Task, config: Any = None) -> None:
+    def __init__(self, task: Task, config: Any = None, ranks: Ranks | None = None) -> None:
         if task.threads != torch.get_num_threads():
             torch.set_num_threads(task.threads)
         self.task = task
         self.config = config
+        self.ranks = ranks
         self.device = torch.device(task.device)
         self.clock = Clock()
         self._optimizers: list[FlatOptimizer] = []
@@ -48,7 +50,7 @@ class SingleLearner:
         self.algorithm.setup()
         self._saved = Saved(self.algorithm)
         needs = task.algorithm.needs(task.config, task.spec)
-        self.intake = Intake(task.shape, self.device, task.seed, joint=needs.joint, between=task.between)
+        self.intake = Intake(task.shape, self.device, task.seed, joint=needs.joint, ranks=ranks, between=task.between)
         self._published = self.algorithm.published()
         self._sums: dict[str, Any] = {}
         self._counts: dict[str, int] = {}
@@ -127,7 +129,7 @@ class SingleLearner:
             members = module.parameters() if isinstance(module, nn.Module) else [module]
             found |= {id(one): one for one in members if one.requires_grad}
         cls, defaults = KINDS[kind]
-        made = cls(list(found.values()), self.clock, **{**defaults, **settings})
+        made = cls(list(found.values()), self.clock, ranks=self.ranks, **{**defaults, **settings})
         self._optimizers.append(made)
         return made
 

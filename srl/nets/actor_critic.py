@@ -70,7 +70,7 @@ class ActorCritic(NeuralPolicy):
     def observe(self, batch: Batch) -> None:
         if self.normalizer is not None:
             rows = self._vector(batch.obs)[: batch.lead[0]]
-            self.normalizer.observe(rows[batch.valid])
+            self.normalizer.observe(rows[batch.valid], batch.origin.ranks)
 
     def numpy_twin(self) -> str | None:
         return "srl.nets.numpy_mlp:MLPPolicy" if type(self) is ActorCritic and not self.pictures else None

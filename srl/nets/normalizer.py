@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from srl.api.batch import Ranks
 from srl.nets.heads import LIMIT
 
 
@@ -29,14 +30,17 @@ class Normalizer(nn.Module):
         return ((x - self.mean) * self.scale).clamp_(-LIMIT, LIMIT)
 
     @torch.no_grad()
-    def observe(self, rows: Tensor) -> None:
-        """Add the rows `[N, size]`; parallel variance of Chan et al."""
-        number = len(rows)
+    def observe(self, rows: Tensor, ranks: Ranks | None = None) -> None:
+        """Add the rows `[N, size]` of all ranks; parallel variance of Chan et al."""
+        number = len(rows) if ranks is None else int(ranks.total(torch.tensor(float(len(rows)), device=rows.device)))
         if number == 0:
             return
         rows = rows.double()
-        mean = rows.mean(0)
-        var = rows.var(0, correction=0)
+        if ranks is None:
+            mean, var = rows.mean(0), rows.var(0, correction=0)
+        else:
+            mean = ranks.total(rows.sum(0)) / number
+            var = ranks.total((rows - mean).square().sum(0)) / number
         count = self.count + number
         away = mean - self.total_mean
         share = number / count
