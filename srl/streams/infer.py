@@ -33,7 +33,7 @@ from srl.streams.peers import Peer, Peers, in_order, index_of
 from srl.streams.transport import Transport, Wire
 
 Ticket: TypeAlias = int
-"""Numbers a question of one client; starts at incarnation << 32."""
+"""Numbers the questions of one client."""
 
 
 def block_arena(question: Layout, answer: Layout, groups: int) -> Arena:
@@ -62,17 +62,17 @@ class _Question:
 class InferClient(Peers[Peer]):
     """Where questions are asked. The rows of a question must stay as they are until it is answered."""
 
-    def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int, units: int, incarnation: int) -> None:
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int, units: int) -> None:
         self._units = units
         self._question = Layout(lead(spec.record, units))
         self._answer = Layout(lead(spec.answer, units))
         arena = block_arena(self._question, self._answer, groups)
-        super().__init__(spec, "client", name, transport, arena, incarnation)
+        super().__init__(spec, "client", name, transport, arena)
         self._words = arena.words(self._memory)
         self._groups = [_Question() for _ in range(groups)]
         self._slots = [self._question.flat(arena.record(self._memory, 2 * group)) for group in range(groups)]
         self._answers = [arena.record(self._memory, 2 * group + 1, writable=False) for group in range(groups)]
-        self._next: Ticket = (incarnation << 32) + 1
+        self._next: Ticket = 1
         self._known: set[str] = set()
         self._homes: list[Peer | None] = [None] * groups
         self._copies = transport.by == "memory"
@@ -212,10 +212,10 @@ class _Queued:
 class InferServer(Peers[_ClientPeer]):
     """Where questions are answered. Keeps nothing between questions."""
 
-    def __init__(self, spec: StreamSpec, name: str, transport: Transport, incarnation: int) -> None:
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
         self._unit = Layout(lead(spec.record, 1))
         self._part = Layout(lead(spec.answer, 1))
-        super().__init__(spec, "server", name, transport, Arena(0, []), incarnation)
+        super().__init__(spec, "server", name, transport, Arena(0, []))
         self._queue: deque[_Queued] = deque()
         self._units = 0
         self._stacks: list[tuple[int, list[Array]]] = []

@@ -27,7 +27,6 @@ def open_end(
     *,
     name: str,
     wakeup: Wakeup,
-    incarnation: int = 0,
     slots: int = 2,
     groups: int = 1,
     units: int = 1,
@@ -42,13 +41,13 @@ def open_end(
         )
     transport = REGISTRIES["transport"].resolve(spec.via).beside(wakeup, network or Network())
     if side == "producer":
-        return SampleProducer(spec, name, transport, slots, incarnation)
+        return SampleProducer(spec, name, transport, slots)
     if side == "consumer":
-        return SampleConsumer(spec, name, transport, incarnation)
+        return SampleConsumer(spec, name, transport)
     if side == "client":
-        return InferClient(spec, name, transport, groups, units, incarnation)
+        return InferClient(spec, name, transport, groups, units)
     if side == "server":
-        return InferServer(spec, name, transport, incarnation)
+        return InferServer(spec, name, transport)
     if side == "publisher":
-        return ParamPublisher(spec, name, transport, incarnation)
-    return ParamSubscriber(spec, name, transport, incarnation)
+        return ParamPublisher(spec, name, transport)
+    return ParamSubscriber(spec, name, transport)

@@ -51,11 +51,11 @@ class _SubscriberPeer(Peer):
 class ParamPublisher(Peers[_SubscriberPeer]):
     """Where new parameters come from."""
 
-    def __init__(self, spec: StreamSpec, name: str, transport: Transport, incarnation: int) -> None:
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
         self._layout = Layout(spec.record)
         shares = transport.by == "memory"
         arena = version_arena(self._layout) if shares else Arena(0, [])
-        super().__init__(spec, "publisher", name, transport, arena, incarnation)
+        super().__init__(spec, "publisher", name, transport, arena)
         self._words = arena.words(self._memory) if shares else None
         self._slots = [self._layout.flat(arena.record(self._memory, slot)) for slot in range(_SLOTS)] if shares else []
         self._version: Version = -1
@@ -188,15 +188,15 @@ class _PublisherPeer(Peer):
 class ParamSubscriber(Peers[_PublisherPeer]):
     """Where the newest parameters are read."""
 
-    def __init__(self, spec: StreamSpec, name: str, transport: Transport, incarnation: int) -> None:
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
         self._layout = Layout(spec.record)
-        super().__init__(spec, "subscriber", name, transport, Arena(0, []), incarnation)
+        super().__init__(spec, "subscriber", name, transport, Arena(0, []))
         self._seen: Version = -1
         self._pending: tuple[Version, Tree] | None = None
         self._sources: list[_PublisherPeer] = []
         self._shared: list[_PublisherPeer] = []
         self._copy: list[Array] = []
-        self._request = incarnation << 32
+        self._request = 0
         self._selector = ""
         self._fetched: tuple[Version, Tree] | None = None
         self._handlers = {PARAMS: self._on_params, CHANGED: self._on_changed, KEPT: self._on_kept, LIST: self._on_list}

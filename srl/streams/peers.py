@@ -42,12 +42,11 @@ Handler = Callable[[P, int, int, int, "Tree | None"], None]
 class Peers(End, Generic[P]):
     """An end that knows its peers."""
 
-    def __init__(self, spec: StreamSpec, side: str, name: str, transport: Transport, arena: Arena, incarnation: int) -> None:
+    def __init__(self, spec: StreamSpec, side: str, name: str, transport: Transport, arena: Arena) -> None:
         self.name = name
         self.spec = spec
         self.side = side
         self.source = secrets.randbits(62) | 1
-        self.incarnation = incarnation
         self.transport = transport
         self._counts = Counts()
         self._agreed = agreement(spec.record, spec.answer)

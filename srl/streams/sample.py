@@ -80,10 +80,10 @@ class _Slot:
 class SampleProducer(Peers[_ConsumerPeer]):
     """Where slabs are made."""
 
-    def __init__(self, spec: StreamSpec, name: str, transport: Transport, slots: int, incarnation: int) -> None:
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport, slots: int) -> None:
         self._layout = Layout(spec.record)
         arena = slab_arena(self._layout, slots)
-        super().__init__(spec, "producer", name, transport, arena, incarnation)
+        super().__init__(spec, "producer", name, transport, arena)
         self._words = arena.words(self._memory)
         self._slots = [
             _Slot(Slab(arena.record(self._memory, i), i, 0, 0), arena.record(self._memory, i, writable=False))
@@ -98,11 +98,6 @@ class SampleProducer(Peers[_ConsumerPeer]):
         self._turn = index_of(name)
         self._next_row = 0
         self._handlers = {CREDIT: self._on_credit, WAIT: self._on_wait, FREE: self._on_free}
-
-    @property
-    def slots(self) -> int:
-        """How many slabs may be open or in flight."""
-        return len(self._slots)
 
     def alloc(self, group: int = 0) -> Slab | None:
         """Memory for the next slab. None: no slot is free, or no credit is there. It is requested: one for each waiting group."""
@@ -324,9 +319,9 @@ class _ProducerPeer(Peer):
 class SampleConsumer(Peers[_ProducerPeer]):
     """Where slabs arrive."""
 
-    def __init__(self, spec: StreamSpec, name: str, transport: Transport, incarnation: int) -> None:
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
         self._layout = Layout(spec.record)
-        super().__init__(spec, "consumer", name, transport, Arena(0, []), incarnation)
+        super().__init__(spec, "consumer", name, transport, Arena(0, []))
         self._issued: list[tuple[int, Version]] = []
         self._given = 0
         self._requests: deque[_ProducerPeer] = deque()

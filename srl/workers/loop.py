@@ -250,7 +250,6 @@ class WorkerLoop:
                 self._side(worker_id, port),
                 name=f"{stream}:{worker_id.name}",
                 wakeup=self.wakeup,
-                incarnation=worker_id.incarnation,
                 network=self._network,
                 **kind.sizes(args, port, self._graph),
             )

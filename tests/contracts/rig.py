@@ -33,7 +33,6 @@ class Rig:
         self.via = via
         self.ends: list[End] = []
         self.wakeups: list[Wakeup] = []
-        self._incarnations: dict[str, int] = {}
 
     def spec(self, kind: str, **more: Any) -> StreamSpec:
         records = {
@@ -46,8 +45,7 @@ class Rig:
 
     def open(self, spec: StreamSpec, side: Side, worker: str, **sizes: int) -> Any:
         name = f"{spec.name}:{worker}"
-        incarnation = self._incarnations[name] = self._incarnations.get(name, -1) + 1
-        end = open_end(spec, side, name=name, wakeup=self.wakeup(), incarnation=incarnation, network=self.network(), **sizes)
+        end = open_end(spec, side, name=name, wakeup=self.wakeup(), network=self.network(), **sizes)
         self.ends.append(end)
         return end
 

@@ -24,13 +24,13 @@ def main() -> None:
         answer=from_data(told["answer"]),
     )
     wakeup = Wakeup()
-    end = open_end(spec, told["side"], name=told["name"], wakeup=wakeup, incarnation=told["incarnation"], **told["sizes"])
+    end = open_end(spec, told["side"], name=told["name"], wakeup=wakeup, **told["sizes"])
     say({**end.address(), "key": ""})
     peer = json.loads(sys.stdin.readline())
     peer["key"] = b""
     end.attach(peer["name"], peer)
     step = {"producer": produce, "consumer": consume, "server": serve, "client": ask, "publisher": publish}[told["side"]]
-    state: dict[str, Any] = {"number": 0}
+    state: dict[str, Any] = {"number": 0, "incarnation": told["incarnation"]}
     while True:
         if not wakeup.deliver() + step(end, state):
             wakeup.wait(1.0)
@@ -44,7 +44,7 @@ def produce(end: Any, state: dict[str, Any]) -> int:
     slab = end.alloc()
     if slab is None:
         return 0
-    fill(slab.tree, end.incarnation, state["number"])
+    fill(slab.tree, state["incarnation"], state["number"])
     state["number"] += 1
     end.put(slab)
     return 1
@@ -86,7 +86,7 @@ def publish(end: Any, state: dict[str, Any]) -> int:
     """As fast as it can: a reader that copies slowly must notice."""
     for _ in range(200):
         state["number"] += 1
-        end.publish(((end.incarnation + 1) << 40) | state["number"], params(state["number"]))
+        end.publish(((state["incarnation"] + 1) << 40) | state["number"], params(state["number"]))
     return 1
 
 
