@@ -82,7 +82,7 @@ class LoadedRun:
 
     def sources(self, which: str | Path = "best") -> dict[str, Path]:
         """The checkpoint of this name, for every policy that plays and learns."""
-        return {name: self.checkpoint(which, name) for name in self.derived.players if self._learned(name)}
+        return {name: self.checkpoint(which, name) for name in self.derived.policies if self._learned(name)}
 
     @property
     def greedy(self) -> bool:
@@ -115,7 +115,7 @@ class LoadedRun:
         `greedy`: None, as the run's own evaluator plays.
         """
         greedy = self.greedy if greedy is None else greedy
-        policies = {name: self.policy(which, name=name) for name in self.derived.players} | dict(against or {})
+        policies = {name: self.policy(which, name=name) for name in self.derived.policies} | dict(against or {})
         rollout = self.rollout(policies, envs=envs or min(episodes, 8), role="evaluation")
         try:
             while not rollout.step(greedy=greedy, episodes=episodes):
@@ -128,7 +128,7 @@ class LoadedRun:
     def play(self, which: str | Path = "best", *, episodes: int = 1, greedy: bool | None = None) -> Iterator[Array]:
         """Pictures of one env, `[height, width, 3]`, for so many episodes. `greedy` as in `evaluate`."""
         greedy = self.greedy if greedy is None else greedy
-        policies = {name: self.policy(which, name=name) for name in self.derived.players}
+        policies = {name: self.policy(which, name=name) for name in self.derived.policies}
         rollout = self.rollout(policies, envs=1, render=True)
         try:
             yield picture(rollout)
@@ -148,7 +148,7 @@ class LoadedRun:
 
     def _learned(self, name: str) -> bool:
         entry = self.graph.policies[name]
-        return self.derived.policies[name].params != {} and (entry.algorithm is not None or entry.source is not None)
+        return self.derived.policies[name].params != {} and entry.algorithm is not None
 
     def _only(self) -> str:
         learning = [name for name, entry in self.graph.policies.items() if entry.algorithm is not None]

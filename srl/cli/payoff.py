@@ -146,7 +146,7 @@ def play_all(
 
 def side(run: LoadedRun, team: str, limit: int | None = None) -> Side:
     """What was saved of the policy that plays a team, oldest first; of more than `limit`, some that lie evenly."""
-    policy = next(name for name, info in run.derived.players.items() if team in info.teams)
+    policy = next(name for name, info in run.derived.policies.items() if team in info.teams)
     if run.graph.policies[policy].algorithm is None:
         return Side(team, policy, (Version("fixed"),))
     found = saved(run, policy)

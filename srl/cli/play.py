@@ -49,12 +49,12 @@ def evaluate(argv: list[str]) -> int:
         result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=_greedy(given))
         print("\n".join(_lines(result)))
         return 0
-    names = list(run.derived.players)
-    if len(names) < 2 or list(other.derived.players) != names:
+    names = list(run.derived.policies)
+    if len(names) < 2 or list(other.derived.policies) != names:
         raise UserError(
             "cross play needs two runs with the same policies, and at least two policies",
             (str(run.folder), ", ".join(names)),
-            (str(other.folder), ", ".join(other.derived.players)),
+            (str(other.folder), ", ".join(other.derived.policies)),
         )
     _say_checkpoints(other, given.checkpoint)
     for name in names:

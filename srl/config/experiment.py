@@ -189,8 +189,6 @@ def _read(plain: Mapping[str, Any]) -> Experiment:
             code="E14",
         )
     _check_expect(experiment.expect)
-    if (copy := next((name for name, entry in experiment.policies.items() if entry.source is not None), None)) is not None:
-        raise UserError(f"'policies.{copy}' has no setting 'source'", code="E02", path=("policies", copy, "source"))
     if experiment.policies and (both := next((key for key in ("policy", "load", "fresh") if plain.get(key)), None)):
         raise UserError(
             f"both `{both}` and `policies` are given",
@@ -206,8 +204,6 @@ def write_experiment(experiment: Experiment) -> dict[str, Any]:
     data: dict[str, Any] = dump(experiment)
     if experiment.policies:
         del data["policy"], data["algorithm"], data["fresh"]
-        for entry in data["policies"].values():
-            del entry["source"]
     return {key: value for key, value in data.items() if value is not None}
 
 

@@ -30,6 +30,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "trainer": "srl.workers.trainer:TrainerWorker",
         "buffer": "srl.workers.buffer:BufferWorker",
         "evaluator": "srl.workers.evaluator:EvaluatorWorker",
+        "league": "srl.workers.league:LeagueWorker",
     },
     "layout": {
         "inline": "srl.graph.layouts:inline",

@@ -47,7 +47,6 @@ class PolicyEntry:
     algorithm: Component | None = option(None, "what trains it; null: it does not learn (frozen, scripted)")
     load: str | None = option(None, "a run folder or checkpoint to start from")
     fresh: tuple[str, ...] = option((), "layers that are not taken from there, by pattern")
-    source: str | None = option(None, "it acts with weights of that policy, which learns: as a past opponent")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -148,7 +148,7 @@ def _policies(graph: Graph, node: Node) -> None:
     """The policies that a node names are defined."""
     known = list(graph.policies)
     for port in node.ports:
-        policy = port.partition(":")[2]
+        policy = port.partition(":")[2].partition("/")[0]
         if policy and policy not in graph.policies:
             raise _wrong(
                 f"port '{port}' of '{node.name}' refers to policy '{policy}', which is not defined",

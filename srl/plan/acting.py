@@ -25,7 +25,7 @@ def ready_policy(info: PolicyInfo, entry: PolicyEntry, device: str = "cpu") -> P
     policy = acting_policy(info)
     if device != "cpu" and hasattr(policy, "to"):
         policy.to(device)
-    if entry.algorithm is None and entry.load is not None and entry.source is None:
+    if entry.algorithm is None and entry.load is not None:
         from srl.store.weights import read_weights  # an actor has no need of it, unless a policy of its own loads something
 
         policy.load(read_weights(entry.load, info.name), 0)

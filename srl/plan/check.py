@@ -14,7 +14,7 @@ from srl.plan.specs import Derived
 
 def check_windows(graph: Graph, derived: Derived) -> None:
     """UserError if the window of an algorithm cannot be cut out of the slabs that it gets."""
-    for name, info in derived.players.items():
+    for name, info in derived.policies.items():
         section = "algorithm" if list(graph.policies) == ["main"] else f"policies.{name}.algorithm"
         for steps in sorted(_slab_lengths(graph, name)):
             window = info.window.within(steps if info.memory != {} else 1)
@@ -53,7 +53,7 @@ def warnings(graph: Graph, derived: Derived) -> list[str]:
         f"policy '{name}' acts untrained, at its random weights: it has no algorithm, and loads nothing"
         f" (give it {'' if list(graph.policies) == ['main'] else f'policies.{name}.'}load=RUN, or an algorithm)"
         for name, entry in graph.policies.items()
-        if entry.algorithm is None and entry.load is None and entry.source is None and derived.policies[name].params != {}
+        if entry.algorithm is None and entry.load is None and derived.policies[name].params != {}
     ]
 
 

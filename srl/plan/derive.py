@@ -39,7 +39,7 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
             args = load(kind.Args, node.args)
             for port, name in node.ports.items():
                 known = {other: records[stream] for other, stream in node.ports.items() if stream in records}
-                record = kind.declares(args, port, derived.policies, known)
+                record = kind.declares(args, port, derived, known)
                 if record is None:
                     continue
                 if records.setdefault(name, record) != record:

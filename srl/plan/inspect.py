@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -115,18 +114,14 @@ def policy_spec(env: EnvSpec, teams: tuple[str, ...]) -> PolicySpec:
 def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
     """Build every policy once and act on zeros."""
     owners = teams_of(graph, env)
-    if unused := [name for name, entry in graph.policies.items() if name not in owners and entry.source is None]:
+    if unused := [name for name, entry in graph.policies.items() if name not in owners]:
         raise UserError(
             f"policy '{unused[0]}' acts for nobody",
             ("patterns", ", ".join(f'"{pattern}": {name}' for pattern, name in graph.agents.items())),
             code="E10",
         )
     _check_learners(graph)
-    infos = {name: _inspect(name, graph.policies[name], env, teams) for name, teams in owners.items()}
-    for name, entry in graph.policies.items():
-        if entry.source is not None:
-            infos[name] = replace(infos[entry.source], name=name, extra={}, signals={}, window=Window(), source=entry.source)
-    return infos
+    return {name: _inspect(name, graph.policies[name], env, teams) for name, teams in owners.items()}
 
 
 def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]) -> PolicyInfo:

@@ -35,8 +35,6 @@ class PolicyInfo:
     """A torch-free policy that acts the same."""
     needs_torch: bool
     """Whether acting needs torch."""
-    source: str | None = None
-    """The policy whose past versions it acts with."""
     window: Window = field(default_factory=Window)
     """What its algorithm trains together."""
 
@@ -62,8 +60,6 @@ class PolicyInfo:
             unit["state"] = self.spec.state
         if self.memory != {}:
             unit["memory"] = lead(self.memory, agents)
-        if self.source is not None:
-            unit |= {"faced": Leaf((), "int64"), "won": Leaf((), "float32")}  # how the env's last episode against it ended
         return unit
 
     @property
@@ -94,11 +90,6 @@ class Derived:
     env: EnvSpec
     policies: Mapping[str, PolicyInfo]
     streams: Mapping[str, StreamSpec] = field(default_factory=dict)
-
-    @property
-    def players(self) -> dict[str, PolicyInfo]:
-        """The policies that `agents` names; past opponents only stand in for them."""
-        return {name: info for name, info in self.policies.items() if info.source is None}
 
     def to_plain(self) -> dict[str, Any]:
         """Plain data for msgpack."""

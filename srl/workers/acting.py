@@ -9,19 +9,13 @@ from srl.api.policy import Ask, Policy
 from srl.core.seeds import Rng
 from srl.core.tree import Tree, map_tree
 from srl.plan.specs import PolicyInfo
-from srl.workers.outcomes import LEAVES
-
-_OF_ENVS = ("state", *LEAVES)
-"""Leaves without an axis of agents."""
 
 
 def answer(policy: Policy, info: PolicyInfo, rows: Mapping[str, Any], *, greedy: bool) -> dict[str, Any]:
     """What the policy does in these rows; `extra` only as far as the algorithm wants it."""
     envs, agents = rows["first"].shape
     count = envs * agents
-    flat = {
-        name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), rows[name]) for name in rows if name not in _OF_ENVS
-    }
+    flat = {name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), rows[name]) for name in rows if name != "state"}
     act = policy.act(
         Ask(
             obs=flat.get("obs", {}),

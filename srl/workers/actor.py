@@ -27,12 +27,13 @@ from srl.core.spec import TreeSpec
 from srl.core.text import count
 from srl.core.tree import Tree
 from srl.graph.spec import Graph
-from srl.plan.specs import PolicyInfo
+from srl.plan.specs import Derived
 from srl.streams.base import End
 from srl.streams.infer import InferClient
 from srl.streams.sample import SampleProducer, Slab
 from srl.workers.base import Context, Port, Worker
-from srl.workers.group import Group
+from srl.workers.episodes import episodes_spec
+from srl.workers.group import EPISODES, Group
 from srl.workers.resumable import Resumable
 
 
@@ -41,25 +42,28 @@ class ActorArgs:
     groups: int = option(1, "groups of envs that step by turns; 2 hide the latency of a remote policy", low=1)
     envs: int = option(1, "envs in each group", low=1)
     steps: int = option(128, "rows of a slab", low=1)
-    stand_ins: Mapping[str, str] = option({}, "policy -> the policy that stands in for it here: a past opponent")
+    title: str = option("episode", "what its episodes are called in the metrics")
 
 
 class ActorWorker(Resumable, Worker):
     """Steps envs with the actions of the policies that it asks, and sends what happened."""
 
-    ports = {"infer": Port("infer", "client"), "samples": Port("sample", "producer", optional=True)}
+    ports = {
+        "infer": Port("infer", "client"),
+        "samples": Port("sample", "producer", optional=True),
+        "episodes": Port("sample", "producer", optional=True),
+    }
     Args = ActorArgs
     noun = "actor"
     args: ActorArgs
 
     def __init__(self, args: ActorArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
-        players = context.derived.players
-        infos = {name: context.derived.policies[name] for name in (args.stand_ins.get(player, player) for player in players)}
-        self._asks = {name: cast(InferClient, _find(ends, "infer", name)) for name in infos}
-        found = {name: _find(ends, "samples", name) for name in infos}
+        policies = context.derived.policies
+        self._asks = {name: cast(InferClient, _find(ends, "infer", name)) for name in policies}
+        found = {name: _find(ends, "samples", name) for name in policies}
+        found[EPISODES] = next((end for port, end in ends.items() if port.partition(":")[0] == "episodes"), None)
         self._samples = {name: cast(SampleProducer, end) for name, end in found.items() if end is not None}
-        learners = [name for name in players if name not in args.stand_ins]
         first_env = _envs_before(context) + context.index * args.groups * args.envs
         self._barrier = 0
         self._draining = self._warned = False
@@ -72,8 +76,8 @@ class ActorWorker(Resumable, Worker):
                 first_env=first_env + number * args.envs,
                 reading=self.reading,
                 worker=context.name,
-                policies=infos,
-                title=f"vs_past/{'+'.join(learners)}" if args.stand_ins else "episode",
+                title=args.title,
+                log=EPISODES in self._samples,
                 barrier=0 if context.inline else context.incarnation,  # inline, a resume goes on with the seeds there were
             )
             for number in range(args.groups)
@@ -94,12 +98,12 @@ class ActorWorker(Resumable, Worker):
         return {"slots": args.groups + 1 + _ahead(graph)}
 
     @classmethod
-    def declares(
-        cls, args: ActorArgs, port: str, policies: Mapping[str, PolicyInfo], known: Mapping[str, TreeSpec]
-    ) -> TreeSpec | None:
+    def declares(cls, args: ActorArgs, port: str, derived: Derived, known: Mapping[str, TreeSpec]) -> TreeSpec | None:
+        if port.startswith("episodes"):
+            return episodes_spec(args.steps, args.envs, derived.policies, len(derived.env.stats))
         if not port.startswith("samples"):
             return None
-        info = policies[port_policy(port, policies)]
+        info = derived.policies[port_policy(port, derived.policies)]
         shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.memory_every)
         return slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals)
 

@@ -13,7 +13,7 @@ from srl.core.readings import Reading
 from srl.core.spec import TreeSpec
 from srl.core.types import Waiting
 from srl.graph.spec import Graph, Node
-from srl.plan.specs import Derived, PolicyInfo
+from srl.plan.specs import Derived
 from srl.streams.base import End, Kind, Side
 
 
@@ -88,7 +88,7 @@ class Worker(ABC):
         return {}
 
     @classmethod
-    def declares(cls, args: Any, port: str, policies: Mapping[str, PolicyInfo], known: Mapping[str, TreeSpec]) -> TreeSpec | None:
+    def declares(cls, args: Any, port: str, derived: Derived, known: Mapping[str, TreeSpec]) -> TreeSpec | None:
         """The record that this worker puts into the sample stream at `port`; None: it puts none, or is not known yet.
 
         `known` holds the records of its other ports, as far as they are known. A worker with one sample source and one sample

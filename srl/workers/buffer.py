@@ -14,7 +14,7 @@ from srl.core.registry import REGISTRIES
 from srl.core.spec import TreeSpec
 from srl.core.tree import copy_into
 from srl.graph.spec import Graph
-from srl.plan.specs import PolicyInfo
+from srl.plan.specs import Derived
 from srl.replay.fifo import Fifo
 from srl.streams.base import End
 from srl.streams.sample import Loan, SampleConsumer, SampleProducer, Slab
@@ -57,11 +57,9 @@ class BufferWorker(Resumable, Worker):
         return {"slots": args.size} if port == "sink" else {}
 
     @classmethod
-    def declares(
-        cls, args: BufferArgs, port: str, policies: Mapping[str, PolicyInfo], known: Mapping[str, TreeSpec]
-    ) -> TreeSpec | None:
+    def declares(cls, args: BufferArgs, port: str, derived: Derived, known: Mapping[str, TreeSpec]) -> TreeSpec | None:
         """The record of its source, with the leaves that the transform adds."""
-        source = super().declares(args, port, policies, known)
+        source = super().declares(args, port, derived, known)
         if source is None:
             return None
         transform = _transform_of(args)

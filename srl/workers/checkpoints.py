@@ -13,10 +13,7 @@ from srl.store import checkpoint
 from srl.store.weights import archive_folder, checkpoint_folder, initial_folder
 from srl.workers.base import Context
 
-__all__ = ["PAST", "Checkpoints", "checkpoint_folder", "initial_folder"]
-
-PAST = "past"
-"""The group of an inline checkpoint that holds the past versions: updates -> what was published."""
+__all__ = ["Checkpoints", "checkpoint_folder", "initial_folder", "kept_versions"]
 
 
 class Checkpoints:
@@ -63,23 +60,6 @@ class Checkpoints:
         if self._is_archived(updates):
             self._archive(run, updates, env_steps, groups["policy"])
 
-    def past(self, saved: checkpoint.Checkpoint) -> Iterator[tuple[int, Tree]]:
-        """(updates, what was published) of past versions, oldest first: those that an inline checkpoint holds, else those that
-        were kept for good before it."""
-        run, graph, before = self._context.folder, self._context.graph, int(saved.state["updates"])
-        if PAST in saved.groups:
-            held = {int(updates): tree for updates, tree in saved.tree(PAST).items()}
-            yield from ((updates, held[updates]) for updates in sorted(held) if updates < before)
-            return
-        if run is None:
-            return
-        for folder in (initial_folder(run, graph.policies, self._policy), archive_folder(run, graph.policies, self._policy)):
-            for path in checkpoint.checkpoints(folder):
-                one = checkpoint.read(path)
-                updates = int(one.state.get("updates", before))
-                if updates < before:
-                    yield updates, {"params": one.groups["policy"], "env_steps": np.array([int(one.state["env_steps"])])}
-
     def _is_archived(self, updates: int) -> bool:
         wanted = self._context.graph.checkpoint
         return bool(updates and wanted.every and wanted.archive) and updates % (wanted.every * wanted.archive) == 0
@@ -89,3 +69,16 @@ class Checkpoints:
         folder = archive_folder(run, self._context.graph.policies, self._policy)
         if env_steps not in map(checkpoint.step_of, checkpoint.checkpoints(folder)):
             checkpoint.write(folder, env_steps, {"policy": params}, {"env_steps": env_steps, "updates": updates})
+
+
+def kept_versions(context: Context, policy: str, *, before: int) -> Iterator[tuple[int, Tree]]:
+    """(updates, what was published) of the versions that the run folder keeps for good, oldest first."""
+    run, policies = context.folder, context.graph.policies
+    if run is None or not before:
+        return
+    for folder in (initial_folder(run, policies, policy), archive_folder(run, policies, policy)):
+        for path in checkpoint.checkpoints(folder):
+            one = checkpoint.read(path)
+            updates = int(one.state.get("updates", before))
+            if updates < before:
+                yield updates, {"params": one.groups["policy"], "env_steps": np.array([int(one.state["env_steps"])])}

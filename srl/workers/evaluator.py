@@ -65,12 +65,12 @@ class EvaluatorWorker(Resumable, Worker):
     def __init__(self, args: EvaluatorArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
         derived = context.derived
-        only = next(iter(derived.players))
+        only = next(iter(derived.policies))
         self._params = {port.partition(":")[2] or only: cast(ParamSubscriber, end) for port, end in ends.items()}
         entries = context.graph.policies
-        self._policies = {name: ready_policy(info, entries[name]) for name, info in derived.players.items()}
+        self._policies = {name: ready_policy(info, entries[name]) for name, info in derived.policies.items()}
         self._initial = (
-            {name: ready_policy(info, entries[name]) for name, info in derived.players.items()} if args.cross_play else {}
+            {name: ready_policy(info, entries[name]) for name, info in derived.policies.items()} if args.cross_play else {}
         )
         self._versions = dict.fromkeys(self._params, -1)
         self._weights: dict[str, Any] = {}
@@ -181,7 +181,7 @@ class EvaluatorWorker(Resumable, Worker):
             matches.append(_Match("eval_sampled", False))
         if self.args.cross_play:
             self._meet_initial()
-            owners = {team: name for name, info in self.context.derived.players.items() for team in info.teams}
+            owners = {team: name for name, info in self.context.derived.policies.items() for team in info.teams}
             initial = {team: self._initial[owner] for team, owner in owners.items()}
             if self._evaluations == 0:
                 matches.append(_Match("cross/initial", False, initial))

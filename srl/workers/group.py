@@ -14,13 +14,17 @@ import numpy as np
 from srl.api.env import BatchEnv, Block
 from srl.core.readings import Reading
 from srl.core.seeds import Seeds, word
-from srl.core.tree import Array, Tree, copy_into
+from srl.core.tree import Array, Tree, copy_into, map_tree
 from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
-from srl.plan.specs import Derived, PolicyInfo
+from srl.plan.specs import Derived
 from srl.streams.base import Version
 from srl.streams.sample import Slab
+from srl.workers.episodes import EpisodeLog
 from srl.workers.player import Player
+
+EPISODES = ""
+"""Beside the names of policies: the slab that records of ended episodes are written into."""
 
 
 class Group:
@@ -38,8 +42,8 @@ class Group:
         role: str = "env",
         barrier: int = 0,
         worker: str = "",
-        policies: Mapping[str, PolicyInfo] | None = None,
         title: str = "episode",
+        log: bool = False,
     ) -> None:
         self.spec, self.reading = derived.env, reading
         self.keep_returns: dict[str, list[float]] | None = None
@@ -56,10 +60,11 @@ class Group:
         seed = graph.seed if role == "env" else graph.seed ^ word(role)
         self.players = {
             name: Player(info, derived.env, envs=envs, steps=steps, seed=seed, first_env=first_env)
-            for name, info in (policies or derived.players).items()
+            for name, info in derived.policies.items()
         }
         self._all = list(self.players.values())
-        self._learners = [one for name, one in self.players.items() if graph.policies[name].algorithm is not None]
+        self._steps = steps
+        self._log = EpisodeLog(envs, self.players) if log else None
         self._state = next((player for player in self._all if "state" in player.carry), None)
         """The player whose slab the env writes its state into; the others get a copy."""
         self._slabs: dict[str, Slab] = {}
@@ -74,6 +79,8 @@ class Group:
         self.row, self._slabs = 0, dict(slabs)
         for name, player in self.players.items():
             player.open(slabs.get(name))
+        if self._log is not None:
+            self._log.open(slabs[EPISODES].tree)
 
     def questions(self) -> list[tuple[str, dict[str, Any], Version]]:
         """Of this row: (policy, rows, the oldest version that may answer)."""
@@ -84,6 +91,8 @@ class Group:
     def answer(self, policy: str, tree: Tree, version: Version) -> None:
         """Write the answer of one policy into this row."""
         self.players[policy].answer(self.row, tree, version)
+        if self._log is not None and self.row < self._steps:
+            self._log.answered(policy, version)
         self.waiting.discard(policy)
 
     def step(self, counting: Array | None = None) -> Array | None:
@@ -144,6 +153,8 @@ class Group:
             player.begin()
             if player is not self._state and state is not None:
                 copy_into(player.carry["state"], state)
+        if self._log is not None:
+            self._log.begin()
         self._close()
 
     def state(self, barrier: int) -> dict[str, Any]:
@@ -151,7 +162,12 @@ class Group:
         env = self.env.save()
         if env is None:
             self.renew(barrier)
-        saved = {"players": {name: player.save() for name, player in self.players.items()}, "tick": np.array([self.tick])}
+        saved: dict[str, Any] = {
+            "players": {name: player.save() for name, player in self.players.items()},
+            "tick": np.array([self.tick]),
+        }
+        if self._log is not None:
+            saved["episodes"] = map_tree(np.copy, self._log.arrays)
         return saved if env is None else {**saved, "env": env}
 
     def load(self, saved: Mapping[str, Any], barrier: int) -> None:
@@ -159,6 +175,8 @@ class Group:
         self.tick = int(saved["tick"][0])
         for name, player in self.players.items():
             player.load(saved["players"][name])
+        if self._log is not None:
+            copy_into(self._log.arrays, saved["episodes"])
         if "env" in saved:
             self.env.load(saved["env"])
         else:
@@ -197,9 +215,9 @@ class Group:
         ended &= ~_in_any_agent([player.next_valid for player in self._all])
         over = np.flatnonzero(ended if counting is None else ended & counting)
         several = len(self.spec.teams) > 1
-        for opponent in self._all:
-            if opponent.outcomes is not None and self._learners:
-                opponent.outcomes.ended(ended, self._won(opponent))
+        if self._log is not None:
+            means = {name: player.mean_return() for name, player in self.players.items()}
+            self._log.ended(self.row, ended, means, self._stats)
         for player in self._all:
             lived, returns = player.rows_lived[over], player.returns[over]
             took_part = lived > 0  # an agent that was never there has no return
@@ -221,17 +239,6 @@ class Group:
             self.reading.episode(f"{self._title}/{name}", float(self._stats[over, index].sum()), len(over))
         self.reading.count("episodes", len(over))
         return ended
-
-    def _won(self, opponent: Player) -> Array:
-        """`[E]`: 1 where those who learn here beat this opponent, 0.5 where nobody won, 0 where they lost."""
-        declared = [f"win/{team}" for learner in self._learners for team in learner.info.teams]
-        columns = [self.spec.stats.index(name) for name in declared if name in self.spec.stats]
-        if columns:
-            share: Array = self._stats[:, columns].mean(1)
-            return share
-        ours = np.mean([learner.mean_return() for learner in self._learners], axis=0)
-        won: Array = 0.5 + 0.5 * np.sign(ours - opponent.mean_return())
-        return won
 
 
 def _in_any_agent(flags: Sequence[Array]) -> Array:

@@ -21,7 +21,6 @@ from srl.envs.bounds import action_map
 from srl.plan.specs import PolicyInfo
 from srl.streams.base import Version
 from srl.streams.sample import Slab
-from srl.workers.outcomes import Outcomes
 
 
 class Player:
@@ -46,8 +45,6 @@ class Player:
         if info.spec.state is not None:
             self.carry["state"] = zeros(lead(info.spec.state, envs))
         self.slices = _team_slices(env, info.teams)
-        self.outcomes = Outcomes(envs) if info.source is not None else None
-        """Of episodes against a past version, which this policy then is."""
         self._first_env, self._root = first_env, seed ^ word(info.name)
         self._map = action_map(info.spec.action, info.bounds)
         self._scratch: Slab | None = None
@@ -80,10 +77,6 @@ class Player:
         at = self._rows[row]
         if row == 0:
             self.slab.tree["version"][0] = version  # type: ignore[index]
-        if self.outcomes is not None:
-            self.outcomes.told()
-            if at.action is not None:
-                self.outcomes.answered(version)
         if at.extra is not None:
             copy_into(at.extra, tree["extra"])
         if at.action is not None:
@@ -164,8 +157,6 @@ class Player:
         self.rows_lived[...] = 0
         if self._recurrent:
             map_tree(lambda leaf: leaf.fill(0), self.memory)
-        if self.outcomes is not None:
-            self.outcomes.begin()
 
     def mean_return(self) -> Array:
         """`[E]`: of the agents that took part in the present episode."""
@@ -187,8 +178,6 @@ class Player:
         kept: dict[str, Any] = {"valid": self.valid, "returns": self.returns, "lived": self.rows_lived, "carry": self.carry}
         if self._recurrent:
             kept["memory"] = self.memory
-        if self.outcomes is not None:
-            kept["outcomes"] = self.outcomes.arrays
         return kept
 
     # views --------------------------------------------------------------------------------------------------------
@@ -210,8 +199,6 @@ class Player:
             row.question["ids"] = self.ids
             if self._recurrent:
                 row.question["memory"] = self.memory
-            if self.outcomes is not None:
-                row.question |= self.outcomes.leaves
             row.first = tree["first"][number]
             row.extra = _at(tree["extra"], number) if "extra" in tree else None
             row.state = _at(tree["state"], number) if "state" in tree else None

@@ -29,7 +29,7 @@ class Rollout:
         self.envs = envs
         self._policies = policies
         self._stand_ins: Mapping[str, Policy] = {}
-        self._infos = {name: replace(info, extra={}) for name, info in derived.players.items()}
+        self._infos = {name: replace(info, extra={}) for name, info in derived.policies.items()}
         self._reading = Reading()
         self.group = Group(graph, derived, envs=envs, steps=1, first_env=first_env, reading=self._reading, role=role)
         self._round = 0

@@ -21,14 +21,14 @@ from srl.core.tree import Array, Tree, leaves
 from srl.core.types import Component, Waiting
 from srl.graph.spec import Graph, Node
 from srl.learners.base import Learner, Task
-from srl.store.checkpoint import Checkpoint, using, write
+from srl.store.checkpoint import using, write
 from srl.store.weights import starting_weights
-from srl.streams.base import End, updates_of, version
+from srl.streams.base import End, version
 from srl.streams.param import ParamPublisher
 from srl.streams.sample import SampleConsumer
 from srl.workers.base import Context, Port, Worker
 from srl.workers.batches import BatchSource, OnPolicy, Rows
-from srl.workers.checkpoints import PAST, Checkpoints
+from srl.workers.checkpoints import Checkpoints
 from srl.workers.resumable import Resumable
 
 
@@ -38,7 +38,6 @@ class TrainerArgs:
     slabs: int = option(1, "slabs in a batch", low=1)
     staleness: int = option(0, "updates that a batch's first rows may lie behind; 0 is strictly on-policy", low=0)
     publish_every: int = option(1, "updates between two publications", low=1)
-    keep_every: int = option(0, "updates between versions remembered as past opponents; 0: none", low=0)
     learner: Component = option(Component("single"), "what drives the algorithm on its devices: a name, or my_pkg.mod:Learner")
 
     def __post_init__(self) -> None:
@@ -85,7 +84,6 @@ class TrainerWorker(Resumable, Worker):
         if saved is not None:
             with using(saved.path):
                 self._restore(saved.groups, saved.state)
-            self._remember(saved)
         else:
             self._checkpoints.write_initial(self.learner.params())
         self._publish()
@@ -170,9 +168,6 @@ class TrainerWorker(Resumable, Worker):
         groups, state = self.learner.state()
         self._check_sound(groups["policy"])
         state = {**state, "updates": self.updates, "env_steps": self.env_steps, "seconds": self._progress.seconds}
-        if workers is not None and self._params.kept:
-            past: dict[str, Any] = {str(updates_of(number)): tree for number, tree in self._params.kept.items()}
-            groups[PAST] = past
         self._checkpoints.write(self.updates, self.env_steps, groups, state, workers)
 
     def close(self) -> None:
@@ -247,16 +242,9 @@ class TrainerWorker(Resumable, Worker):
         for name, value in (("updates", self.updates), ("trained_steps", self.env_steps), ("progress", self.progress)):
             self.reading.minimum(name, value)
 
-    def _remember(self, saved: Checkpoint) -> None:
-        """After a restart or a resume, past opponents are those that were saved: the others died with the process."""
-        if self.args.keep_every:
-            for updates, tree in self._checkpoints.past(saved):
-                self._params.publish(version(self._epoch, updates), tree, keep=True)
-
     def _publish(self) -> None:
-        keep = self.args.keep_every > 0 and self.updates % self.args.keep_every == 0
         tree = {"params": self.learner.params(), "env_steps": np.array([self.env_steps])}
-        self._params.publish(version(self._epoch, self.updates), tree, keep)
+        self._params.publish(version(self._epoch, self.updates), tree)
 
     def _checkpoint_if_due(self) -> None:
         every = self.context.graph.checkpoint.every

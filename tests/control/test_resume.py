@@ -16,7 +16,7 @@ from srl.plan.prepare import prepare
 from srl.plan.specs import Derived
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
-from srl.streams import param
+from srl.workers import league
 
 
 def go(work: Graph, found: Derived, folder: RunFolder, resume: bool = False) -> checkpoint.Checkpoint:
@@ -108,7 +108,7 @@ TEAMS: dict[str, Any] = {
 def test_past_opponents_resume_bit_for_bit(
     game: dict[str, Any], choose: str, hold: int, groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(param, "HISTORY", 4)  # so that some are given up, and one that plays is kept no longer
+    monkeypatch.setattr(league, "HISTORY", 4)  # so that some are given up, and one that plays is kept no longer
     opponents = {"groups": groups, "keep_every": 1, "choose": choose, "hold": hold, "initial": 0.2}
     chosen: dict[str, Any] = {
         "sampling": {"envs": 4, "steps": 7, "workers": 1},

@@ -13,7 +13,7 @@ from srl.core.errors import UserError
 from srl.plan.prepare import prepare
 from srl.store import checkpoint
 from srl.streams.base import updates_of
-from srl.streams.param import ParamPublisher
+from srl.workers.league import LeagueWorker
 
 GAME: dict[str, Any] = {
     "env": {"use": "fake", "teams": {"red": 2, "blue": 1}, "length": [5, 9]},
@@ -95,14 +95,16 @@ def test_past_opponents_of_a_resumed_run_are_the_archived_versions(tmp_path: Pat
     first = srl.launch(
         **GAME, opponents=opponents, layout="inline", checkpoint=KEPT, stop={"updates": 9}, runs=tmp_path, quiet=True
     )
-    kept: dict[str, list[int]] = {}
-    publish = ParamPublisher.publish
+    leagues: list[Any] = []
+    make = LeagueWorker.__init__
 
-    def seen(self: ParamPublisher, number: int, params: Any, keep: bool = False) -> None:
-        if keep:
-            kept.setdefault(self.name, []).append(updates_of(number))
-        publish(self, number, params, keep)
+    def seen(self: LeagueWorker, *args: Any) -> None:
+        make(self, *args)
+        leagues.append(self)
 
-    monkeypatch.setattr(ParamPublisher, "publish", seen)
+    monkeypatch.setattr(LeagueWorker, "__init__", seen)
     srl.launch(resume=first.folder, overrides=["stop.updates=12", "mode=inline"], quiet=True)
-    assert list(kept.values()) == [[0, 4, 8, 9, 12]] * 2, "initial, archived, and then every third update"
+    (league,) = leagues
+    expected = [0, 4, 8, 9, 12]  # initial, archived, and then every third update
+    assert [updates_of(number) for number in league.kept("red")] == expected
+    assert [updates_of(number) for number in league.kept("blue")] == expected

@@ -87,26 +87,27 @@ def test_one_policy_for_all_teams_cannot_play_its_past() -> None:
 
 
 def met(choose: str, updates: int, initial: float = 0.0) -> tuple[Counter[int], Any]:
-    """How often each past `odd` answered, and the worker that chose them."""
+    """How often each past `odd` answered, and the rule that chose them."""
     opponents = {"groups": 1, "keep_every": 5, "hold": 2, "choose": choose, "initial": initial}
     seen: Counter[int] = Counter()
     with srl.build(**PENNIES, opponents=opponents, stop={"updates": updates}, layout="inline") as session:
         past: Any = session.workers["policy.odd.past.actor.even/0"]
+        league: Any = session.workers["league/0"]
         while not session.finished:
             session.step()
             seen[updates_of(past.version)] += 1
-    return seen, past
+    return seen, league.rules["odd", "even"]
 
 
 def test_by_win_rate_the_harder_opponents_are_met_more_often() -> None:
-    seen, past = met("win_rate", 120)
-    uniform, _ = met("uniform", 120)
+    seen, rule = met("win_rate", 240)
+    uniform, _ = met("uniform", 240)
     hard = (seen[0] + seen[5]) / seen.total()
     assert len(seen) > 10, "the others are met as well"
     assert hard > 0.35
     assert hard > 2 * (uniform[0] + uniform[5]) / uniform.total()
-    assert past._rates.rate(0) == past._rates.rate(5) == 0.0
-    assert past._rates.rate(50) > 0.5
+    assert rule.rate(0) == rule.rate(5) == 0.0
+    assert rule.rate(50) > 0.5
 
 
 @pytest.mark.parametrize("choose", ["uniform", "latest-1", "win_rate"])
@@ -120,11 +121,12 @@ def test_a_version_stays_until_an_episode_against_it_has_ended() -> None:
     opponents = {"groups": 1, "keep_every": 2, "hold": 1, "choose": "win_rate"}
     short = PENNIES | {"sampling": {"envs": 4, "steps": 5, "workers": 1}}
     with srl.build(**short, opponents=opponents, stop={"updates": 100}, layout="inline") as session:
-        past: Any = session.workers["policy.odd.past.actor.even/0"]
+        league: Any = session.workers["league/0"]
         while not session.finished:
             session.step()
-        assert past._chosen > 5
-        assert past.reading["past_episodes"] >= 4 * (past._chosen - 1), "4 envs told of each choice but the last"
+        choices = [seat.chosen for seat in league._seats]
+        assert min(choices) > 5
+        assert league.reading["past_episodes"] >= 4 * (sum(choices) - 2), "4 envs have met each choice but the last"
 
 
 def test_the_harder_are_met_more_often_in_processes_of_their_own(tmp_path: Path) -> None:
@@ -141,10 +143,10 @@ def test_results_of_several_actors_reach_a_past_policy_in_another_process(via: A
     opponents = {"groups": 1, "keep_every": 4, "hold": 1, "choose": "win_rate"}
     settings = PENNIES | {"opponents": opponents, "layout": "impala", "stop": {"updates": 16}, "seed": 4}
     planned = prepare(settings=settings, look=False).graph
-    ask, past, params = "ask.odd.past.actor.even", "policy.odd.past.actor.even", "params.odd"
+    ask, past, params = "ask.odd.past.actor.even", "policy.odd.past.actor.even", "params.odd.past.actor.even"
     nodes = {node.name: node for node in planned.nodes}
     nodes |= {past: replace(nodes[past], inside=None), "actor.even": replace(nodes["actor.even"], count=2)}
-    streams = [replace(stream, via=via) if stream.name in (ask, params) else stream for stream in planned.streams]
+    streams = [replace(stream, via=via) if stream.name in (ask, params, "episodes.even") else stream for stream in planned.streams]
     graph = replace(planned, nodes=tuple(nodes.values()), streams=tuple(streams))
     folder = RunFolder.create(tmp_path, "pennies", 1)
     assert Controller(graph, folder=folder, derived=derive(graph)).run().exit_code == 0
