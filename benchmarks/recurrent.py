@@ -32,8 +32,8 @@ from srl.envs.hide_and_seek.env import env_spec
 from srl.learners.base import Task
 from srl.learners.single import SingleLearner
 from srl.nets.actor_critic import ActorCritic
+from srl.nets.cells import CELLS
 from srl.nets.entity import EntityPolicy
-from srl.nets.memory import CELLS
 from srl.nets.recurrent import Recurrent
 from srl.plan.acting import zero_ask
 
@@ -90,13 +90,9 @@ def small_policies(width: int, rounds: int) -> None:
         variants[f"recurrent, cell {cell}"] = updates(Recurrent, config, spec, {"window": 16, "minibatch": 1024}, 64, 128)
     settings = {"window": 16, "minibatch": 1024}
     config = {"hidden": [width], "width": width, "cell": "lstm"}
-    variants["recurrent, cell lstm, autograd"] = updates(Recurrent, config, spec, {**settings, "plain": False}, 64, 128)
     variants["recurrent, cell lstm, bfloat16"] = updates(Recurrent, {**config, "half": True}, spec, settings, 64, 128)
     config = {"hidden": [width, width], "shared": True}
-    variants["actor_critic, shared tower, autograd"] = updates(
-        ActorCritic, config, spec, {"minibatch": 1024, "plain": False}, 64, 128
-    )
-    variants["actor_critic, shared tower, by hand"] = updates(ActorCritic, config, spec, {"minibatch": 1024}, 64, 128)
+    variants["actor_critic, shared tower"] = updates(ActorCritic, config, spec, {"minibatch": 1024}, 64, 128)
     for name in variants:
         work.setdefault(name, multiply_adds(width, "lstm" if "lstm" in name else "none"))
     times = multiply_adds(width, "lstm") / multiply_adds(width, "none")

@@ -47,8 +47,7 @@ def main() -> None:
         variants: dict[str, Callable[[], Any]] = {
             "torch, eager, Adam by loops": case.eager(fused=False),
             "torch, eager, fused Adam": case.eager(fused=True),
-            "srl, autograd": case.ours(plain=False),
-            "srl, by hand": case.ours(plain=True),
+            "srl": case.ours(),
         }
         if args.compile:
             variants["torch, compiled, fused Adam"] = case.eager(fused=True, compiled=True)
@@ -89,19 +88,19 @@ class Case:
         )
         self.rows["extra"]["log_prob"][...] = -0.7 if isinstance(action, Discrete) else -8.5
 
-    def learner(self, plain: bool) -> SingleLearner:
+    def learner(self) -> SingleLearner:
         return SingleLearner(Task(
-            algorithm=PPO, config=PPO.Config(epochs=1, minibatch=self.minibatch, plain=plain),
+            algorithm=PPO, config=PPO.Config(epochs=1, minibatch=self.minibatch),
             policy=ActorCritic, policy_config=ActorCritic.Config(), spec=self.spec, seed=0, shape=self.shape,
         ))  # fmt: skip
 
-    def ours(self, *, plain: bool) -> Callable[[], Any]:
-        learner = self.learner(plain)
+    def ours(self) -> Callable[[], Any]:
+        learner = self.learner()
         return lambda: learner.update(self.rows)
 
     def eager(self, *, fused: bool, compiled: bool = False) -> Callable[[], Any]:
         """The loop that a single-file script writes, on the same targets."""
-        learner = self.learner(False)
+        learner = self.learner()
         batch = learner.intake.batch(self.rows, 0)
         algorithm = learner.algorithm
         assert isinstance(algorithm, PPO)

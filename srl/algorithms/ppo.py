@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
-from srl.algorithms.ppo_plain import Weights, plain_pass
 from srl.algorithms.returns import gae
 from srl.algorithms.value_scale import ValueScale, read_by
 from srl.api.algorithm import Algorithm, Batch, Heads, Metrics, Needs
-from srl.api.neural import HandPass
 from srl.api.policy import PolicySpec
 from srl.api.slab import Window
 from srl.core.load import option
@@ -28,7 +26,6 @@ class PPOConfig:
     gamma: float = option(0.99, "discount of a step", low=0, high=1)
     lam: float = option(0.95, "lambda of the advantage estimate", low=0, high=1)
     clip: Schedule = option(Schedule(0.2), "half width of the trusted ratio interval", above=0)
-    dual_clip: float | None = option(None, "bound of the loss of bad actions that became likely, such as 3", above=1)
     value_clip: float | None = option(None, "half width of the trusted change of a value", above=0)
     value_weight: float = option(0.5, "weight of the value loss", low=0)
     entropy: Schedule = option(Schedule(0.0), "weight of the entropy bonus", low=0)
@@ -41,9 +38,6 @@ class PPOConfig:
     normalize_advantage: Literal["batch", "minibatch", "no"] = option("batch", "over these rows, or not at all")
     normalize_value: bool = option(False, "learn values on a running scale of the returns")
     target_kl: float | None = option(None, "leave out the rest of the passes beyond 1.5 of this divergence", above=0)
-    plain: bool = option(
-        True, "train towers and cells over vectors on CPU by hand, without autograd: the same numbers in less than half the time"
-    )
 
 
 class PPO(Algorithm):
@@ -60,24 +54,20 @@ class PPO(Algorithm):
         self.scale = ValueScale(self.policy.value_moments) if self.config.normalize_value else None
         if self.scale is None and not torch.equal(self.policy.value_moments.cpu(), torch.tensor([0.0, 1.0])):
             read_by(self.policy, 0.0, 1.0)  # of a policy whose values were normalised before
-        self._plain: HandPass | None = None
         self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=self.config.max_grad_norm)
 
     def update(self, batch: Batch) -> Metrics:
         config = self.config
         self.prepare(batch)
-        sums: dict[str, Any] = {}
-        passes = 0
-        train = self._train_plain if self._use_plain(batch) else self._train
+        passes: list[dict[str, Tensor]] = []
         for mini in batch.minibatches(config.minibatch, config.epochs, config.window):
-            metrics = train(mini)
-            if metrics is None:
+            loss, shown = self.loss(mini, self.policy.unroll(mini))
+            if config.target_kl is not None and float(shown["kl"]) > 1.5 * config.target_kl:
                 break
-            passes += 1
-            for name, value in metrics.items():
-                sums[name] = sums[name] + value if passes > 1 else value
-        means: dict[str, Any] = {name: value / max(passes, 1) for name, value in sums.items()}
-        return {**means, "passes": float(passes), "lr": config.lr.at(self.clock.progress), **self.explained(batch)}
+            self.adam.step(loss)
+            passes.append(shown)
+        means = {name: torch.stack([shown[name] for shown in passes]).mean() for name in (passes[0] if passes else {})}
+        return {**means, "passes": float(len(passes)), "lr": config.lr.at(self.clock.progress), **self.explained(batch)}
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> None:
@@ -93,80 +83,39 @@ class PPO(Algorithm):
             advantage = normalized(batch, advantage)
         batch.add(advantage=advantage, target=target, old_value=recorded)
 
-    def loss(self, batch: Batch, heads: Heads) -> tuple[Tensor, Mapping[str, Tensor]]:
+    def loss(self, batch: Batch, heads: Heads) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of one minibatch, and what to show of it."""
-        config, progress = self.config, self.clock.progress
+        config, clip = self.config, self.config.clip.at(self.clock.progress)
         dist = self.policy.dist(heads, batch.mask)
         advantage = batch.advantage
         if config.normalize_advantage == "minibatch":
             advantage = normalized(batch, advantage)
-        log_ratio = dist.log_prob(batch.action) - batch.extra["log_prob"]
-        log_ratio = torch.where(batch.choice & batch.valid, log_ratio, 0.0)  # rows that are not trained must not overflow
-        clip = config.clip.at(progress)
-        policy_loss = batch.mean(surrogate(log_ratio, advantage, clip, config.dual_clip), batch.choice)
+        log_ratio = batch.zeroed(dist.log_prob(batch.action) - batch.extra["log_prob"], batch.choice)
+        ratio = log_ratio.exp()
+        # min(ratio * advantage, clip(ratio, 1 - clip, 1 + clip) * advantage): the second is the smaller one only at its bound
+        gain = (ratio * advantage).clamp(max=advantage + clip * advantage.abs())
+        policy_loss = -batch.mean(gain, batch.choice)
         value_loss = batch.mean(self.value_error(batch, heads["value"]))
         entropy = batch.mean(dist.entropy(), batch.choice)
-        loss = policy_loss + config.value_weight * value_loss - config.entropy.at(progress) * entropy
+        loss = policy_loss + config.value_weight * value_loss
+        if bonus := config.entropy.at(self.clock.progress):
+            loss = loss - bonus * entropy
         with torch.no_grad():
-            ratio = log_ratio.exp()
-            kl = batch.mean(ratio - 1.0 - log_ratio, batch.choice)
-            clipped = batch.mean(((ratio - 1.0).abs() > clip).float(), batch.choice)
+            away = ratio - 1.0
+            kl = batch.mean(away - log_ratio, batch.choice)
+            clipped = batch.mean((away.abs() > clip).float(), batch.choice)
         shown = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl, "clip_fraction": clipped}
         return loss, {name: value.detach() for name, value in shown.items()}
 
     def value_error(self, batch: Batch, value: Tensor) -> Tensor:
         """Squared error of the value, pessimistic where it left its trusted interval."""
-        error: Tensor = (value - batch.target).square()
+        error = mse_loss(value, batch.target, reduction="none")
         width = self.config.value_clip
         if width is None:
             return error
         old = batch.old_value
         near = old + (value - old).clamp(-width, width)
-        return torch.maximum(error, (near - batch.target).square())
-
-    def _train(self, batch: Batch) -> Mapping[str, Any] | None:
-        """One step; None when the policy has moved too far."""
-        loss, metrics = self.loss(batch, self.policy.unroll(batch))
-        if self._too_far(metrics["kl"]):
-            return None
-        self.adam.step(loss)
-        return metrics
-
-    def _train_plain(self, batch: Batch) -> Mapping[str, Any] | None:
-        config, progress = self.config, self.clock.progress
-        weights = Weights(
-            clip=config.clip.at(progress),
-            dual_clip=config.dual_clip,
-            value_clip=config.value_clip,
-            value_weight=config.value_weight,
-            entropy=config.entropy.at(progress),
-            normalize=config.normalize_advantage == "minibatch",
-        )
-        assert self._plain is not None
-        metrics = plain_pass(self._plain, batch, weights)
-        if self._too_far(metrics["kl"]):
-            return None
-        self.adam.apply()
-        return metrics
-
-    def _too_far(self, kl: Any) -> bool:
-        return self.config.target_kl is not None and float(kl) > 1.5 * self.config.target_kl
-
-    def _use_plain(self, batch: Batch) -> bool:
-        """Whether this batch trains by hand; then it gets the column `features`."""
-        config = self.config
-        usual = type(self).loss is PPO.loss and type(self).value_error is PPO.value_error and len(batch.lead) == 2
-        if not (config.plain and usual and batch.origin.ranks is None):
-            return False
-        window = config.window.within(batch.lead[0] if batch.memories != {} else 1)
-        length = window.length or 1
-        rows = min(max(config.minibatch // length, 1), -(-batch.lead.numel() // length)) * window.rows
-        if self._plain is None or self._plain.rows < rows:
-            self._plain = self.policy.hand_pass(rows)
-        if self._plain is None:
-            return False
-        batch.add(features=self._plain.features(batch.obs, batch.state))
-        return True
+        return torch.maximum(error, mse_loss(near, batch.target, reduction="none"))
 
     @torch.no_grad()
     def explained(self, batch: Batch) -> dict[str, Tensor]:
@@ -176,15 +125,6 @@ class PPO(Algorithm):
         left = target - value
         rest = batch.mean((left - batch.mean(left)).square())
         return {"explained_variance": 1.0 - rest / spread.clamp(min=1e-8)}
-
-
-def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float, dual_clip: float | None = None) -> Tensor:
-    """The pessimistic loss of every row."""
-    ratio = log_ratio.exp()
-    gain = torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
-    if dual_clip is not None:  # Ye et al. 2020: the loss of a bad action that became likely is bounded
-        gain = torch.where(advantage < 0, torch.maximum(gain, dual_clip * advantage), gain)
-    return -gain
 
 
 def normalized(batch: Batch, advantage: Tensor) -> Tensor:

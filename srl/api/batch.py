@@ -162,6 +162,10 @@ class Batch:
         total: Tensor = own if self.origin.ranks is None else _Total.apply(own, self.origin.ranks)  # type: ignore[no-untyped-call]
         return total
 
+    def zeroed(self, x: Tensor, where: Tensor | None = None) -> Tensor:
+        """`x` with zeros outside of the rows that `mean` takes: what stands there must not overflow in a loss."""
+        return torch.where(self._share(self.valid if where is None else where)[0], x, 0.0)
+
     def count(self, where: Tensor | None = None) -> Tensor:
         """How many rows `mean` takes, over all ranks."""
         return self._share(self.valid if where is None else where)[2]
@@ -230,15 +234,14 @@ class _Minibatch(Batch):
     """Leaves are gathered when they are first asked for: what a loss does not read costs nothing."""
 
     def __init__(
-        self, gather: _Gather, start: int, lead: tuple[int, ...], first: Tensor | None, trained: Tensor | None,
-        stop: Tensor | None = None,
+        self, gather: _Gather, place: int, first: Tensor | None, trained: Tensor | None, stop: Tensor | None = None
     ) -> None:  # fmt: skip
         self.origin = gather.batch.origin
         self._shares = {}
         self._names = gather.batch._names
         self._gather = gather
-        self._start = start
-        self._lead = lead
+        self._place = place
+        self._lead = (*gather.leads[place], *gather.batch.lead[2:])
         self._first = first
         self._trained = trained
         self._dense = trained is None
@@ -249,9 +252,14 @@ class _Minibatch(Batch):
         return torch.Size(self._lead)
 
     def mean(self, x: Tensor, where: Tensor | None = None) -> Tensor:
-        if self._dense and self.origin.ranks is None and (where is None or where is self.__dict__.get("valid")):
-            return x.mean()
-        return super().mean(x, where)
+        return x.mean() if self._is_whole(where) and self.origin.ranks is None else super().mean(x, where)
+
+    def zeroed(self, x: Tensor, where: Tensor | None = None) -> Tensor:
+        return x if self._is_whole(where) else super().zeroed(x, where)
+
+    def _is_whole(self, where: Tensor | None) -> bool:
+        """Whether these are all rows of the minibatch."""
+        return self._dense and (where is None or where is self.__dict__.get("valid"))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -269,13 +277,7 @@ class _Minibatch(Batch):
         tree = getattr(source, name)
         if tree is None or (isinstance(tree, Tensor) and tree.ndim == 1):
             return tree
-        return map_tree(self._part, self._gather.columns(name, tree))
-
-    def _part(self, leaf: Tensor) -> Tensor:
-        """This minibatch's rows of a gathered leaf."""
-        time, number = self._lead[:2]
-        rows = leaf.narrow(0, self._start, time * number)
-        return rows.unsqueeze(0) if time == 1 else rows.view(time, number, *rows.shape[1:])
+        return self._gather.parts(name, tree)[self._place]
 
     def _flags(self, name: str) -> Tensor:
         source = self._gather.batch
@@ -283,7 +285,7 @@ class _Minibatch(Batch):
             return self.valid
         if self._dense and name == "valid" and len(self._lead) == 2:
             return torch.ones(self._lead, dtype=torch.bool, device=source.valid.device)
-        flags = self._part(self._gather.columns(name, getattr(source, name)))
+        flags: Tensor = self._gather.parts(name, getattr(source, name))[self._place]
         if self._trained is None:
             return flags
         trained = self._trained.view(*self._trained.shape, *[1] * (flags.ndim - 2))
@@ -302,17 +304,26 @@ class _Minibatch(Batch):
 class _Gather:
     """The rows of a few minibatches: one `index_select` per leaf, into memory that is used again."""
 
-    def __init__(self, batch: Batch, index: Tensor) -> None:
+    def __init__(self, batch: Batch, index: Tensor, leads: list[tuple[int, int]]) -> None:
         self.batch = batch
         self.index = index
-        self._columns: dict[str, Any] = {}
+        self.leads = leads
+        """(time, number) of each minibatch."""
+        self._parts: dict[str, list[Any]] = {}
 
-    def columns(self, name: str, tree: Any) -> Any:
-        """The leaves `[rows, ...]` of one tree."""
-        found = self._columns.get(name)
+    def parts(self, name: str, tree: Any) -> list[Any]:
+        """The leaves `[time, number, ...]` of one tree, for each minibatch."""
+        found = self._parts.get(name)
         if found is None:
-            found = self._columns[name] = _with_paths(lambda path, leaf: self._take(f"{name}/{path}", leaf), tree)
+            found = self._parts[name] = self._cut(name, tree)
         return found
+
+    def _cut(self, path: str, tree: Any) -> list[Any]:
+        if isinstance(tree, Mapping):
+            parts = {key: self._cut(f"{path}/{key}", part) for key, part in tree.items()}
+            return [{key: part[i] for key, part in parts.items()} for i in range(len(self.leads))]
+        rows = torch.split(self._take(path, tree), [time * number for time, number in self.leads])
+        return [one.view(*lead, *one.shape[1:]) for one, lead in zip(rows, self.leads, strict=True)]
 
     def _take(self, key: str, leaf: Tensor) -> Tensor:
         flat = leaf.flatten(0, 1)
@@ -351,12 +362,11 @@ class _Rows:
         everyone = None if dense else torch.ones((1, 1), dtype=torch.bool, device=device)
         for low, high in _spans(batch, size, number):
             rows = index[bounds[low] : bounds[high]]
-            gather = _Gather(batch, rows)
+            gather = _Gather(batch, rows, [(1, bounds[i + 1] - bounds[i]) for i in range(low, high)])
             for i in range(low, high):
-                start, count = bounds[i] - bounds[low], bounds[i + 1] - bounds[i]
-                if count or batch.origin.ranks is not None:  # other ranks have rows, and wait for this one
+                if bounds[i + 1] > bounds[i] or batch.origin.ranks is not None:  # other ranks have rows, and wait for this one
                     first = index[bounds[i] : bounds[i + 1]] if batch.memories != {} else None
-                    yield _Minibatch(gather, start, (1, count, *batch.lead[2:]), first, everyone)
+                    yield _Minibatch(gather, i - low, first, everyone)
 
 
 class _Sequences:
@@ -370,6 +380,8 @@ class _Sequences:
         if not places or (batch.memories != {} and any(start % every for start, _ in places)):
             raise ValueError(f"slabs of {steps} rows with memory every {every} rows cannot be cut into {window}")
         self.batch, self.every = batch, every
+        self.whole = window.rows == window.length and batch.valid.ndim == 2 and bool(batch.valid.all())
+        """Whether every row of every window is trained."""
         self.rows_each = (window.length or 1) * math.prod(batch.lead[2:])
         self.starts, self.before = torch.tensor(places, device=batch.valid.device).unbind(1)
 
@@ -381,14 +393,17 @@ class _Sequences:
         number = -(-total // size)
         bounds = [total * i // number for i in range(number + 1)]
         time = torch.arange(window.rows, device=device)[:, None]
-        for i in range(number):
-            part = slice(bounds[i], bounds[i + 1])
-            start, before = self.starts[windows[part]], self.before[windows[part]]
-            rows = ((start + time) * self.width + column[part]).flatten()
-            first = torch.div(start, self.every, rounding_mode="floor") * self.width + column[part]
-            stop = self._stop(time, before) if window.rows > (window.length or 1) else None
-            lead = (window.rows, len(start), *batch.lead[2:])
-            yield _Minibatch(_Gather(batch, rows), 0, lead, first, window.trained(time, before), stop)
+        starts, befores = self.starts[windows], self.before[windows]
+        index = (starts + time) * self.width + column
+        firsts = torch.div(starts, self.every, rounding_mode="floor") * self.width + column
+        for low, high in _spans(batch, size * window.rows, number):
+            parts = [slice(bounds[i], bounds[i + 1]) for i in range(low, high)]
+            rows = torch.cat([index[:, part].flatten() for part in parts])
+            gather = _Gather(batch, rows, [(window.rows, part.stop - part.start) for part in parts])
+            for place, part in enumerate(parts):
+                trained = None if self.whole else window.trained(time, befores[part])
+                stop = self._stop(time, befores[part]) if window.rows > (window.length or 1) else None
+                yield _Minibatch(gather, place, firsts[part], trained, stop)
 
     def _stop(self, time: Tensor, before: Tensor) -> Tensor:
         """The first trained row of every sequence: gradients end where the burn-in does."""
@@ -403,12 +418,6 @@ def _spans(batch: Batch, size: int, number: int) -> Iterator[tuple[int, int]]:
     step = max(1, min(number, SPAN_BYTES // max(largest * size, 1)))
     for low in range(0, number, step):
         yield low, min(low + step, number)
-
-
-def _with_paths(function: Any, tree: Any, path: str = "") -> Any:
-    if isinstance(tree, Mapping):
-        return {key: _with_paths(function, part, f"{path}/{key}" if path else key) for key, part in tree.items()}
-    return function(path, tree)
 
 
 def _clone(leaf: Any) -> Any:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from srl.api.policy import Act, Ask, Bounds, NoConfig, PolicySpec
 from srl.core.errors import UserError
 from srl.core.seeds import Rng
 from srl.core.spec import TreeSpec
-from srl.core.tree import Array, Tree, map_tree
+from srl.core.tree import Tree, map_tree
 
 Heads: TypeAlias = dict[str, Any]
 """What a forward gives: "logits", "value", "q", ... and "memory" of a policy that remembers."""
@@ -37,42 +36,6 @@ class Dist(Protocol):
     def kl(self, other: Any) -> Tensor:
         """From this one to `other`."""
         ...
-
-
-PolicyLoss: TypeAlias = "Callable[[Array, Array], tuple[Array, Array | None]]"
-"""From log-probability and entropy, `[M]` each, to the gradients of both; None: no entropy in the loss."""
-ValueLoss: TypeAlias = "Callable[[Array], Array]"
-"""From values `[M]` to their gradient."""
-
-
-class Recall(NamedTuple):
-    """What a pass of a policy with memory needs besides the rows."""
-
-    first: Array
-    """`[T, B]`"""
-    memory: Any
-    """`[B, ...]`, at the first row."""
-    stop: Array | None
-    """`[T, B]`, as `Batch.stop`."""
-
-
-class HandPass(Protocol):
-    """Passes on CPU without autograd: what an algorithm may use where a policy offers it."""
-
-    rows: int
-    """The most that one pass takes."""
-
-    def features(self, obs: Any, state: Any = None) -> Tensor:
-        """What `run` takes, of a whole batch; the weights that are trained do not enter it."""
-        ...
-
-    def run(
-        self, x: Array, action: Any, mask: Any, policy_loss: PolicyLoss, value_loss: ValueLoss, recall: Recall | None = None
-    ) -> None:
-        """Forward and backward over the feature rows `x`: fills `.grad` of every parameter.
-
-        With memory the rows are sequences, time first, and `recall` is given.
-        """
 
 
 class NeuralPolicy(nn.Module):
@@ -105,10 +68,6 @@ class NeuralPolicy(nn.Module):
 
     def observe(self, batch: Batch) -> None:
         """Take input statistics; the learner calls it once per batch, after update, before publishing."""
-
-    def hand_pass(self, rows: int) -> HandPass | None:
-        """Passes by hand over at most `rows` rows, or None where there is only autograd."""
-        return None
 
     def numpy_twin(self) -> str | None:
         """`pkg.mod:Class` of a torch-free policy that acts the same."""

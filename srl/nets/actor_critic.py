@@ -9,16 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from srl.api.batch import Batch
-from srl.api.neural import HandPass, Heads, NeuralPolicy
+from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
 from srl.core.tree import leaves
 from srl.nets.dists import make_dist
 from srl.nets.heads import head_size, real_size
 from srl.nets.mlp import Mlp, linear
 from srl.nets.normalizer import Normalizer
-from srl.nets.plain import PlainPass
 from srl.nets.settings import ActorCriticConfig
-from srl.nets.towers import run_towers
+from srl.nets.towers import run_towers, runs_as_node
 from srl.nets.vision import NatureCnn, is_picture
 
 
@@ -75,15 +74,9 @@ class ActorCritic(NeuralPolicy):
     def numpy_twin(self) -> str | None:
         return "srl.nets.numpy_mlp:MLPPolicy" if type(self) is ActorCritic and not self.pictures else None
 
-    def hand_pass(self, rows: int) -> HandPass | None:
-        """For vectors on CPU; not for a subclass, which may have another forward."""
-        usual = type(self) is ActorCritic and not self.pictures and len(self.actor.layers) > 0
-        full = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in self.parameters())
-        return PlainPass(self, rows) if usual and full else None
-
     def _forward(self, obs: Any) -> tuple[Tensor, Tensor]:
         features = self.encode(obs)
-        return self._numpy(features) if _is_plain(features) else self._layers(features)
+        return self._numpy(features) if runs_as_node(features) else self._layers(features)
 
     def _layers(self, features: Tensor) -> tuple[Tensor, Tensor]:
         acting = self.actor(features)
@@ -104,12 +97,6 @@ class ActorCritic(NeuralPolicy):
             leaf, row = _leaf(obs, path), _leaf(self.spec.obs, path).shape
             parts.append(leaf.reshape(*leaf.shape[: leaf.ndim - len(row)], math.prod(row)).float())
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-
-
-def _is_plain(features: Tensor) -> bool:
-    """Whether the towers can run in numpy: full precision on CPU, and nobody traces them."""
-    usual = features.device.type == "cpu" and features.dtype == torch.float32
-    return usual and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
 
 
 def _leaf(tree: Any, path: str) -> Any:

@@ -31,29 +31,34 @@ class Categorical:
     """One choice out of n. A row without any allowed choice is as if all were allowed."""
 
     def __init__(self, logits: Tensor, mask: Tensor | None = None) -> None:
+        logits = _first(logits)
         if mask is not None:
-            allowed = mask | ~mask.any(-1, keepdim=True)
-            logits = logits.masked_fill(~allowed, FORBIDDEN)
-        self.logits = torch.log_softmax(logits, -1)
+            allowed = _first(mask)
+            logits = logits.masked_fill(~(allowed | ~allowed.any(0)), FORBIDDEN)
+        self.log_chance = torch.log_softmax(logits, 0)
+
+    @property
+    def logits(self) -> Tensor:
+        """Logarithms of the chances `[..., n]`."""
+        return self.log_chance.movedim(0, -1)
 
     def sample(self, rng: Rng) -> Tensor:
         """By the inverse of the distribution function: one uniform number a row."""
         uniform = _noise(rng.uniform(1), self.logits)[..., 0]
-        upto = self.logits.exp().cumsum(-1)
-        point = (uniform * upto[..., -1]).unsqueeze(-1)
-        return (upto[..., :-1] <= point).sum(-1)
+        upto = self.log_chance.exp().cumsum(0)
+        return (upto[:-1] <= uniform * upto[-1]).sum(0)
 
     def mode(self) -> Tensor:
-        return self.logits.argmax(-1)
+        return self.log_chance.argmax(0)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        return self.logits.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+        return self.log_chance.gather(0, action.unsqueeze(0)).squeeze(0)
 
     def entropy(self) -> Tensor:
-        return -(self.logits.exp() * self.logits).sum(-1)
+        return -(self.log_chance.exp() * self.log_chance).sum(0)
 
     def kl(self, other: Categorical) -> Tensor:
-        return (self.logits.exp() * (self.logits - other.logits)).sum(-1)
+        return (self.log_chance.exp() * (self.log_chance - other.log_chance)).sum(0)
 
 
 class MultiCategorical:
@@ -85,27 +90,27 @@ class Bernoulli:
     """Independent bits; a masked one is 0 for sure."""
 
     def __init__(self, logits: Tensor, mask: Tensor | None = None) -> None:
-        self.logits = logits if mask is None else logits.masked_fill(~mask, FORBIDDEN)
+        self.logits = _first(logits if mask is None else logits.masked_fill(~mask, FORBIDDEN))
 
     def sample(self, rng: Rng) -> Tensor:
-        uniform = _noise(rng.uniform(self.logits.shape[-1]), self.logits)
-        return (uniform < self.logits.sigmoid()).to(torch.int8)
+        uniform = _noise(rng.uniform(len(self.logits)), self.logits.movedim(0, -1))
+        return (uniform < self.logits.movedim(0, -1).sigmoid()).to(torch.int8)
 
     def mode(self) -> Tensor:
-        return (self.logits > 0).to(torch.int8)
+        return (self.logits > 0).movedim(0, -1).to(torch.int8)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        sign = 1.0 - 2.0 * action.to(self.logits.dtype)
-        return -torch.nn.functional.softplus(sign * self.logits).sum(-1)
+        sign = 1.0 - 2.0 * _first(action).to(self.logits.dtype)
+        return -torch.nn.functional.softplus(sign * self.logits).sum(0)
 
     def entropy(self) -> Tensor:
         chance = self.logits.sigmoid()
-        return (torch.nn.functional.softplus(self.logits) - chance * self.logits).sum(-1)
+        return (torch.nn.functional.softplus(self.logits) - chance * self.logits).sum(0)
 
     def kl(self, other: Bernoulli) -> Tensor:
         chance = self.logits.sigmoid()
         plus = torch.nn.functional.softplus
-        return (chance * (self.logits - other.logits) - plus(self.logits) + plus(other.logits)).sum(-1)
+        return (chance * (self.logits - other.logits) - plus(self.logits) + plus(other.logits)).sum(0)
 
 
 class Gaussian:
@@ -124,11 +129,13 @@ class Gaussian:
         return self._shaped(self.mean)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        away = (action.reshape(self.mean.shape) - self.mean) * (-self.log_std).exp()
-        return -0.5 * (away * away).sum(-1) - (self.log_std + 0.5 * LOG_2PI).expand_as(self.mean).sum(-1)
+        away = _first(action.reshape(self.mean.shape)) - _first(self.mean)
+        spread = self.log_std.view(-1, *[1] * (away.ndim - 1))
+        away = away * (-spread).exp()
+        return -0.5 * (away * away).sum(0) - (self.log_std + 0.5 * LOG_2PI).sum()
 
     def entropy(self) -> Tensor:
-        return (self.log_std + 0.5 * (1.0 + LOG_2PI)).expand_as(self.mean).sum(-1)
+        return (self.log_std + 0.5 * (1.0 + LOG_2PI)).sum().expand(self.mean.shape[:-1])
 
     def kl(self, other: Gaussian) -> Tensor:
         ratio = (2.0 * (self.log_std - other.log_std)).exp()
@@ -174,6 +181,11 @@ def _make_joint(action: dict[str, Any], logits: Tensor, mask: Any, log_std: Tens
             for key, column, spread, size in zip(keys, columns, spreads, reals, strict=True)
         }
     )
+
+
+def _first(x: Tensor) -> Tensor:
+    """`[..., k]` -> `[k, ...]` in one block: sums over a few choices are ten times faster along the rows than across."""
+    return x.movedim(-1, 0).contiguous()
 
 
 def _noise(draws: Any, like: Tensor) -> Tensor:

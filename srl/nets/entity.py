@@ -17,9 +17,9 @@ from srl.core.load import option
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
 from srl.nets.attention import EntityAttention, seen_mean
+from srl.nets.cells import CELLS
 from srl.nets.dists import make_dist
 from srl.nets.heads import head_size, real_size
-from srl.nets.memory import CELLS
 from srl.nets.products import product
 from srl.nets.rays import RayEncoder
 from srl.nets.running import RunningScale

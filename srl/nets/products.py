@@ -14,11 +14,16 @@ LARGE = 4_000_000
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, half: bool = False) -> Tensor:
     """`x @ weight.T + bias`; with `half` the numbers that are multiplied are rounded, sums are not."""
-    if not half and (torch.compiler.is_compiling() or not is_for_onednn(x, x.numel() * len(weight))):
+    if not half and (torch.compiler.is_compiling() or not is_for_onednn(x, x.numel() * weight.shape[0])):
         return nn.functional.linear(x, weight, bias)
     node: Any = _HalfNode if half else _OneDnnNode
     out: Tensor = node.apply(x, weight, bias)
     return out
+
+
+def with_bias(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """`x @ weight.T + bias` of matrices on CPU, in float32, without autograd."""
+    return _onednn(x, weight, bias) if is_for_onednn(x, x.numel() * weight.shape[0]) else torch.addmm(bias, x, weight.t())
 
 
 def mm(one: Tensor, two: Tensor, *, half: bool = False, out: Tensor | None = None) -> Tensor:
@@ -27,7 +32,7 @@ def mm(one: Tensor, two: Tensor, *, half: bool = False, out: Tensor | None = Non
         rounded = torch.mm(one.bfloat16(), two.bfloat16())
         return rounded.float() if out is None else out.copy_(rounded)
     if is_for_onednn(one, one.numel() * two.shape[1]):
-        turned = len(one) > two.shape[1] and one.stride(0) == 1  # over long columns, as a weight's gradient: thin on the left
+        turned = one.shape[0] > two.shape[1] and one.stride(0) == 1  # over long columns, as a weight's gradient: thin on the left
         found = _onednn(two.t(), one).t() if turned else _onednn(one, two.t())
         return found if out is None else out.copy_(found)
     return torch.mm(one, two) if out is None else torch.mm(one, two, out=out)
@@ -79,7 +84,7 @@ def _sums(rows: Tensor) -> Tensor:
 
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    out: Tensor = torch.ops.mkldnn._linear_pointwise(_whole(x), _whole(weight), bias, "none", [], "")
+    out: Tensor = _LINEAR(_whole(x), _whole(weight), bias, "none", [], "")
     return out
 
 
@@ -101,3 +106,4 @@ def _mkl_is_narrow() -> bool:
 
 
 _MKL_IS_NARROW = _mkl_is_narrow()
+_LINEAR: Any = torch.ops.mkldnn._linear_pointwise.default if _MKL_IS_NARROW else None

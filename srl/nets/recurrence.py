@@ -1,18 +1,18 @@
-"""LSTM and GRU with their gradients, features before sequences: `[T, features, B]`, so that every gate is one block of memory.
+"""LSTM and GRU over whole windows, there and back, in numpy: what the autograd node of `srl.nets.cells` runs.
 
-For passes by hand: all memory is used again at the next pass. Gradients of weights are written, not added.
+Features stand before sequences inside, `[T, features, B]`, so that every gate is one block of memory. One product a step
+takes inputs, the output before and a one, one product over all steps gives the gradients of the weights.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from srl.core.tree import Array
-from srl.nets.memory import Cell, Gru, Lstm
 from srl.nets.products import is_for_onednn, mm
 
 
@@ -34,34 +34,6 @@ class Space:
         return held[:size].reshape(shape)
 
 
-class Recurrence(Protocol):
-    """One cell over one chunk: `resize`, fill `inputs`, `forward`, `backward`."""
-
-    inputs: Array
-    """`[T, inputs + 1, B]`, of which the last row is the constant one."""
-
-    def resize(self, time: int, number: int) -> None: ...
-
-    def forward(self, memory: Array, first: Array) -> Array:
-        """Memory `[B, ...]`, resets `[T, B]` -> outputs `[T, width, B]`."""
-        ...
-
-    def backward(self, grads: Array, stop: Array | None) -> Array:
-        """From the gradients of the outputs, which are overwritten, to those of the inputs `[T, inputs, B]`.
-
-        Where `stop`, none goes from the memory before the row to the rows that it comes from.
-        """
-        ...
-
-
-def make_recurrence(cell: Cell, space: Space) -> Recurrence:
-    """The recurrence of a cell, whose parameters have gradients to write to."""
-    if isinstance(cell, Lstm):
-        return _LstmChunk(cell, space)
-    assert isinstance(cell, Gru)
-    return _GruChunk(cell, space)
-
-
 def across(rows: Array, space: Space, name: str) -> Array:
     """`[T, k, B]` -> `[k, T * B]`."""
     time, size, number = rows.shape
@@ -74,18 +46,64 @@ _sigmoid_back: Any = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_back: Any = torch.ops.aten.tanh_backward.grad_input
 
 
-class _Chunk:
-    """What both have in common. Each step finds its input, a one, the output before it, and another one."""
+class Pass:
+    """One cell, there and back. Each step finds its input, a one, the output before it, and another one."""
 
-    def __init__(self, cell: Cell, space: Space) -> None:
-        self._width, self._size = cell.width, cell.weight_ih.shape[1]
-        self._space, self._half = space, cell.bf16
-        weights = (cell.weight_ih, cell.bias_ih, cell.weight_hh, cell.bias_hh)
-        self._weights = [one.detach().numpy() for one in weights]
-        self._grads = [_grad(one) for one in weights]
+    def __init__(self, inputs: int, width: int) -> None:
+        self._width, self._size = width, inputs
+        self._space, self._half = Space(), False
         self._plans: dict[tuple[int, int, int], Any] = {}
 
-    def resize(self, time: int, number: int) -> None:
+    def forward(self, weights: list[Array], x: Array, memory: Array, first: Array, *, half: bool) -> tuple[Array, Array]:
+        """Outputs `[T, B, width]` and the last memory."""
+        self._weights, self._half = weights, half
+        self._resize(*first.shape)
+        np.copyto(self._found[:, : self._size], x.transpose(0, 2, 1))
+        self._keep: Array = (~first).astype(np.float32)
+        self._resets: list[bool] = np.any(first, axis=1).tolist()
+        np.multiply(memory.T[: self._width], self._keep[0], out=self._found[0, self._size + 1 : -1])
+        self._run(memory)
+        return np.ascontiguousarray(self._outs.transpose(0, 2, 1)), self._last()
+
+    def backward(self, given: Array | None, last: Array | None, stop: Array | None) -> tuple[Array, Array, list[Array]]:
+        """From the gradients of both to those of inputs `[T, inputs, B]`, memory and weights."""
+        time, width, number = self._outs.shape
+        grads = self._space.take("to_outs", time, width, number)
+        if given is None:
+            grads.fill(0.0)
+        else:
+            np.copyto(grads, given.transpose(0, 2, 1))
+        if last is not None:
+            grads[-1] += last.T[:width]
+        ends, keep = self._resets, self._keep
+        if stop is not None:
+            ends = [one or other for one, other in zip(ends, np.any(stop, axis=1).tolist(), strict=True)]
+            keep = keep * ~stop
+        to_memory = self._run_back(grads, last, ends, keep)
+        return self._back[:, : self._size], to_memory, self._weight_grads()
+
+    def _run(self, memory: Array) -> None:
+        """Fill `_outs`."""
+        raise NotImplementedError
+
+    def _last(self) -> Array:
+        """The memory behind the last step."""
+        raise NotImplementedError
+
+    def _run_back(self, grads: Array, last: Array | None, ends: list[bool], keep: Array) -> Array:
+        """Fill `_to` and `_back`; the gradient of the memory at the start. Where `keep` is 0 it ends."""
+        raise NotImplementedError
+
+    def _weight_grads(self) -> list[Array]:
+        raise NotImplementedError
+
+    def _views(
+        self, time: int, number: int, found: Array, outs: Array, to: Array, back: Array
+    ) -> tuple[tuple[Array, ...], list[Any]]:
+        """Arrays for results of the moment, and what each step works on."""
+        raise NotImplementedError
+
+    def _resize(self, time: int, number: int) -> None:
         key = (time, number, self._space.grown)
         if key not in self._plans:
             before, plan = self._space.grown, self._plan(time, number)
@@ -95,7 +113,6 @@ class _Chunk:
             self._plans[key] = plan
         self._outs: Array
         self._found, self._outs, self._to, self._back, self._scratch, self._steps = self._plans[key]
-        self.inputs = self._found[:, : self._size + 1]
         self._found[:, self._size] = 1.0
         self._found[:, -1] = 1.0
 
@@ -106,27 +123,8 @@ class _Chunk:
         to, back = take("to", time, 4 * width, number), take("back", time, self._size + 1 + width, number)
         return found, outs, to, back, *self._views(time, number, found, outs, to, back)
 
-    def _views(
-        self, time: int, number: int, found: Array, outs: Array, to: Array, back: Array
-    ) -> tuple[tuple[Array, ...], list[Any]]:
-        """Arrays for results of the moment, and what each step works on."""
-        raise NotImplementedError
-
-    def _start(self, memory: Array, first: Array) -> None:
-        """Take resets and the first memory."""
-        self._keep: Array = (~first).astype(np.float32)
-        self._resets: list[bool] = np.any(first, axis=1).tolist()
-        np.multiply(memory.T[: self._width], self._keep[0], out=self._found[0, self._size + 1 : -1])
-
-    def _borders(self, stop: Array | None) -> tuple[list[bool], Array]:
-        """Where gradients of the memory end: `[T]`, any sequence, and `[T, B]`, 0 there."""
-        if stop is None:
-            return self._resets, self._keep
-        flags = [one or other for one, other in zip(self._resets, np.any(stop, axis=1).tolist(), strict=True)]
-        return flags, self._keep * ~stop
-
     def _ready(self, weight: Array) -> Tensor:
-        """What `_multiply` takes: rounded to bfloat16 if the cell asks for it."""
+        """What `_multiply` takes: rounded to bfloat16 if that is asked for."""
         ready = torch.from_numpy(weight)
         return ready.bfloat16() if self._half else ready
 
@@ -135,6 +133,12 @@ class _Chunk:
             mm(weight, torch.from_numpy(rows), half=self._half, out=torch.from_numpy(out))
         else:
             np.matmul(weight.numpy(), rows, out=out)
+
+    def _over_steps(self, to: Array, found: Array) -> Array:
+        """`to @ found.T`: a gradient of weights. A constant one in `found` would make the product half as fast."""
+        out = np.empty((len(to), len(found)), np.float32)
+        self._multiply(self._ready(to), found.T, out)
+        return out
 
     def _pass_on(self, t: int, out: Array) -> None:
         """The output of a step to the one behind it."""
@@ -169,7 +173,7 @@ class _LstmStep(NamedTuple):
     back: Array
 
 
-class _LstmChunk(_Chunk):
+class LstmPass(Pass):
     """Gates stand in the order i, f, o, g: the sigmoids together."""
 
     def _views(
@@ -192,11 +196,10 @@ class _LstmChunk(_Chunk):
         ]  # fmt: skip
         return scratch, steps
 
-    def forward(self, memory: Array, first: Array) -> Array:
-        self._start(memory, first)
+    def _run(self, memory: Array) -> None:
         width, size = self._width, self._size
         joined = self._space.take("joined", 4 * width, size + 1 + width)
-        weight_ih, bias_ih, weight_hh, bias_hh = self._weights
+        weight_ih, weight_hh, bias_ih, bias_hh = self._weights
         for theirs, ours in self._orders():
             joined[ours, :size], joined[ours, size + 1 :] = weight_ih[theirs], weight_hh[theirs]
             np.add(bias_ih[theirs], bias_hh[theirs], out=joined[ours, size])
@@ -215,14 +218,16 @@ class _LstmChunk(_Chunk):
             self._pass_on(t, step.out)
             if t + 1 < len(self._steps) and self._resets[t + 1]:
                 np.multiply(step.cell, self._keep[t + 1], out=step.cell)
-        return self._outs
 
-    def backward(self, grads: Array, stop: Array | None) -> Array:
+    def _last(self) -> Array:
+        last: Array = np.concatenate([self._outs[-1], self._steps[-1].cell])
+        return last.T.copy()
+
+    def _run_back(self, grads: Array, last: Array | None, ends: list[bool], keep: Array) -> Array:
         size, (to_soft, one, later) = self._size, self._scratch
         to_i_f, to_o, to_soft_tensor = to_soft[:2], to_soft[2], torch.from_numpy(to_soft.reshape(-1, to_soft.shape[-1]))
-        ends, keep = self._borders(stop)
         one_tensor, onto = torch.from_numpy(one), self._joined.T
-        later.fill(0.0)
+        later[...] = 0.0 if last is None else last.T[self._width :]
         for t in range(len(self._steps) - 1, -1, -1):
             step, grad = self._steps[t], grads[t]
             if t + 1 < len(self._steps):
@@ -240,20 +245,20 @@ class _LstmChunk(_Chunk):
             if ends[t]:
                 later *= keep[t]
                 step.back[size + 1 :] *= keep[t]
-        self._write()
-        back: Array = self._back[:, :size]
-        return back
+        to_memory: Array = np.concatenate([self._back[0, size + 1 :], later])
+        return to_memory.T.copy()
 
-    def _write(self) -> None:
-        """The gradients of the weights, one product over all steps."""
+    def _weight_grads(self) -> list[Array]:
+        """Products over all steps."""
         size = self._size
-        found = across(self._found[:, :-1], self._space, "found_across")
-        both = self._space.take("both", 4 * self._width, size + 1 + self._width)
-        self._multiply(self._ready(across(self._to, self._space, "to_across")), found.T, both)
-        weight_ih, bias_ih, weight_hh, bias_hh = self._grads
+        to = across(self._to, self._space, "to_across")
+        found = across(self._found, self._space, "found_across")
+        to_ih, to_hh, sums = self._over_steps(to, found[:size]), self._over_steps(to, found[size + 1 : -1]), _row_sums(to)
+        grads = [np.empty_like(weight) for weight in self._weights]
         for theirs, ours in self._orders():
-            weight_ih[theirs], weight_hh[theirs] = both[ours, :size], both[ours, size + 1 :]
-            bias_ih[theirs] = bias_hh[theirs] = both[ours, size]
+            for grad, one in zip(grads, (to_ih, to_hh, sums, sums), strict=True):
+                grad[theirs] = one[ours]
+        return grads
 
     def _orders(self) -> list[tuple[slice, slice]]:
         """Gates i, f, g, o as the weights have them, and i, f, o, g."""
@@ -296,7 +301,7 @@ class _GruStep(NamedTuple):
     back_h: Array
 
 
-class _GruChunk(_Chunk):
+class GruPass(Pass):
     """Gradients stand in the order n, r, z, inner: those of both products are one block each."""
 
     def _views(
@@ -319,10 +324,9 @@ class _GruChunk(_Chunk):
         ]  # fmt: skip
         return (self._space.take("one", width, number),), steps
 
-    def forward(self, memory: Array, first: Array) -> Array:
-        self._start(memory, first)
+    def _run(self, memory: Array) -> None:
         width, size, (one,) = self._width, self._size, self._scratch
-        weight_ih, bias_ih, weight_hh, bias_hh = self._weights
+        weight_ih, weight_hh, bias_ih, bias_hh = self._weights
         soft = self._space.take("soft", 2 * width, size + width + 2)
         own, moved = self._space.take("own", width, size + 1), self._space.take("moved", width, width + 1)
         soft[:, :size], soft[:, size] = weight_ih[: 2 * width], bias_ih[: 2 * width]
@@ -342,12 +346,14 @@ class _GruChunk(_Chunk):
             np.multiply(one, step.z, out=one)
             np.add(step.n, one, out=step.out)
             self._pass_on(t, step.out)
-        return self._outs
 
-    def backward(self, grads: Array, stop: Array | None) -> Array:
+    def _last(self) -> Array:
+        last: Array = self._outs[-1].T.copy()
+        return last
+
+    def _run_back(self, grads: Array, last: Array | None, ends: list[bool], keep: Array) -> Array:
         width, (one,) = self._width, self._scratch
-        ends, keep = self._borders(stop)
-        weight_ih, _, weight_hh, _ = self._weights
+        weight_ih, weight_hh, _, _ = self._weights
         onto_x = self._space.take("onto_x", 3 * width, self._size)
         onto_x[:width], onto_x[width:] = weight_ih[2 * width :], weight_ih[: 2 * width]
         through_x, through_h = self._ready(onto_x).T, self._ready(weight_hh).T
@@ -368,23 +374,19 @@ class _GruChunk(_Chunk):
             np.add(step.back_h, one, out=step.back_h)
             if ends[t]:
                 step.back_h[...] *= keep[t]
-        self._write()
-        back: Array = self._back[:, : self._size]
-        return back
+        to_memory: Array = self._steps[0].back_h.T.copy()
+        return to_memory
 
-    def _write(self) -> None:
-        width, size, take = self._width, self._size, self._space.take
+    def _weight_grads(self) -> list[Array]:
+        width, size = self._width, self._size
         to = across(self._to, self._space, "to_across")
         found = across(self._found, self._space, "found_across")
-        one, two = take("both", 3 * width, size + 1), take("two", 3 * width, width + 1)
-        self._multiply(self._ready(to[: 3 * width]), found[: size + 1].T, one)
-        self._multiply(self._ready(to[width:]), found[size + 1 :].T, two)
-        weight_ih, bias_ih, weight_hh, bias_hh = self._grads
-        weight_ih[2 * width :], bias_ih[2 * width :] = one[:width, :size], one[:width, size]
-        weight_ih[: 2 * width], bias_ih[: 2 * width] = one[width:, :size], one[width:, size]
-        weight_hh[...], bias_hh[...] = two[:, :width], two[:, width]
+        inputs = to[: 3 * width]  # n, r, z
+        to_ih, sums = self._over_steps(inputs, found[:size]), _row_sums(inputs)
+        theirs = np.concatenate([to_ih[width:], to_ih[:width]]), np.concatenate([sums[width:], sums[:width]])
+        return [theirs[0], self._over_steps(to[width:], found[size + 1 : -1]), theirs[1], _row_sums(to[width:])]
 
 
-def _grad(parameter: Tensor) -> Array:
-    assert parameter.grad is not None
-    return parameter.grad.numpy()
+def _row_sums(rows: Array) -> Array:
+    sums: Array = np.matmul(rows, np.ones(rows.shape[1], np.float32))
+    return sums

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from srl.api.batch import Batch
-from srl.api.neural import HandPass, Heads, NeuralPolicy
+from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
 from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.spec import TreeSpec
 from srl.core.tree import leaves
-from srl.nets.chunks import ChunkPass
+from srl.nets.cells import CELLS
 from srl.nets.dists import make_dist
 from srl.nets.heads import head_size, real_size
-from srl.nets.memory import CELLS
 from srl.nets.mlp import Mlp, linear
 from srl.nets.running import RunningScale
 from srl.nets.settings import WIDEST, check_weights
+from srl.nets.towers import run_layers, run_towers, runs_as_node
 from srl.nets.vision import NatureCnn, is_picture
 
 
@@ -73,6 +73,7 @@ class Recurrent(NeuralPolicy):
         )
         if config.cell != "none":
             self.memory = {name: CELLS[config.cell].leaf_of(config.width) for name in sizes}
+        self._none = Mlp((config.width,), config.activation)
         self.logits = linear(config.width, head_size(spec.action), 0.01)
         self.value = linear(config.width, 1, 1.0)
         reals = real_size(spec.action)
@@ -87,9 +88,10 @@ class Recurrent(NeuralPolicy):
             if self.state_encoder is not None:
                 features = torch.cat([features, self.state_encoder(batch.state)], -1)
             judging, memory["critic"] = self._tower("critic", features, first, batch.memory, batch.stop)
+        logits, value = self._heads(acting, judging)
         heads: Heads = {
-            "logits": self.logits(acting).view(*lead, -1),
-            "value": self.value(judging).view(lead),
+            "logits": logits.view(*lead, -1),
+            "value": value.view(lead),
             "memory": {name: leaf.view(*lead[1:], -1) for name, leaf in memory.items()} if self.memory != {} else {},
         }
         if self.log_std is not None:
@@ -104,16 +106,23 @@ class Recurrent(NeuralPolicy):
         if self.state_encoder is not None:
             self.state_encoder.observe(batch.state, batch)
 
-    def hand_pass(self, rows: int) -> HandPass | None:
-        """For vectors on CPU; not for a subclass, which may have another forward."""
-        usual = type(self) is Recurrent and self.memory != {}
-        pictures = len(self.encoder.pictures) + (len(self.state_encoder.pictures) if self.state_encoder is not None else 0)
-        full = all(one.device.type == "cpu" and one.dtype == torch.float32 for one in self.parameters())
-        return ChunkPass(self, rows) if usual and full and not pictures else None
+    def _heads(self, acting: Tensor, judging: Tensor) -> tuple[Tensor, Tensor]:
+        if not runs_as_node(acting):
+            return self.logits(acting), self.value(judging)
+        if acting is judging:
+            logits, value = run_towers(acting, [(self._none, [self.logits, self.value])])
+        else:
+            (logits,), (value,) = (
+                run_towers(acting, [(self._none, [self.logits])]),
+                run_towers(judging, [(self._none, [self.value])]),
+            )
+        return logits, value
 
     def _tower(self, name: str, features: Tensor, first: Tensor, memory: Any, stop: Tensor | None) -> tuple[Tensor, Any]:
         """Features behind the memory `[T, B, width]`, and the memory; agents of a joint batch are sequences of their own."""
-        x = self.towers[name](features).flatten(1, -2)
+        body = self.towers[name]
+        assert isinstance(body, Mlp)
+        x = (run_layers(features, body) if body.layers and runs_as_node(features) else body(features)).flatten(1, -2)
         restarts = first.flatten(1)
         before = memory[name].reshape(restarts.shape[1], -1) if self.memory != {} else None
         y, after = self.cells[name](x, before, restarts, None if stop is None else stop.flatten(1))

@@ -1,140 +1,165 @@
-"""Plain towers with their heads as one autograd node: on CPU half the time of the same layers as modules.
+"""Towers of layers with their heads as one autograd node: on CPU half the time of the same layers as modules.
 
-Thin products go to numpy, whose BLAS is up to ten times faster at them; wide ones to torch; tanh to numpy.
+Small products and tanh go to numpy, which is quicker to call, large products to torch. The outputs of a head stand features
+first in memory, as `srl.nets.dists` reads them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from srl.core.tree import Array
 from srl.nets.mlp import Mlp
-from srl.nets.products import mm, product
+from srl.nets.products import LARGE, mm, with_bias
 
-THIN = 24
-"""Products with an axis below this are thin."""
+Shape: TypeAlias = tuple[tuple[int, int], ...]
+"""Hidden layers and heads of each tower; one without heads gives its last layer."""
 
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How the flat list of parameters is to be read: hidden layers and heads of each tower."""
-
-    activation: str
-    towers: tuple[tuple[int, int], ...]
+SMALL = 64 * 64
+"""Gradients of weights with so few numbers are numpy's however many rows there are."""
 
 
 def run_towers(x: Tensor, towers: list[tuple[Mlp, list[nn.Linear]]]) -> list[Tensor]:
     """The outputs of every head of every tower over features `[..., inputs]`."""
-    flat = x.reshape(-1, x.shape[-1])
-    plan = Plan(towers[0][0].activation, tuple((len(body.layers), len(heads)) for body, heads in towers))
+    shape = tuple((len(body.layers), len(heads)) for body, heads in towers)
     params = [one for body, heads in towers for layer in [*body.layers, *heads] for one in (layer.weight, layer.bias)]
-    outs = _Towers.apply(flat, plan, *params)  # type: ignore[no-untyped-call]
-    return [out.view(*x.shape[:-1], out.shape[-1]) for out in outs]
+    outs: list[Tensor] = _Towers.apply(x, towers[0][0].activation, shape, *params)  # type: ignore[no-untyped-call]
+    return outs
 
 
-def activate_(x: Tensor, kind: str) -> Tensor:
+def run_layers(x: Tensor, body: Mlp) -> Tensor:
+    """The last layer of one tower."""
+    return run_towers(x, [(body, [])])[0]
+
+
+def runs_as_node(x: Tensor) -> bool:
+    """Whether the node takes these features: full precision on CPU, and nobody traces."""
+    usual = x.device.type == "cpu" and x.dtype == torch.float32
+    return usual and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
+
+
+def activate_(x: Array, kind: str) -> Array:
     """The activation, in place."""
     if kind == "tanh":
-        values = x.numpy()
-        np.tanh(values, out=values)
-        return x
-    return torch.relu_(x) if kind == "relu" else nn.functional.elu_(x)
+        np.tanh(x, out=x)
+    elif kind == "relu":
+        np.maximum(x, np.float32(0.0), out=x)
+    else:
+        nn.functional.elu_(torch.from_numpy(x))
+    return x
 
 
 def unactivate_(grad: Tensor, y: Tensor, kind: str) -> None:
     """Turn the gradient behind an activation into the one before it, in place, from the activation's value."""
     if kind == "tanh":
-        torch.ops.aten.tanh_backward.grad_input(grad, y, grad_input=grad)
+        _tanh_back(grad, y, grad_input=grad)
     elif kind == "relu":
         torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=grad)
     else:
         torch.ops.aten.elu_backward.grad_input(grad, 1, 1, 1, True, y, grad_input=grad)
 
 
+_tanh_back: Any = torch.ops.aten.tanh_backward.grad_input
+
+
 class _Towers(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, plan: Plan, *params: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, x: Tensor, activation: str, shape: Shape, *params: Tensor) -> tuple[Tensor, ...]:
+        rows = x.reshape(-1, x.shape[-1]).numpy()
         outs: list[Tensor] = []
-        kept: list[Tensor] = []
-        start = 0
-        for layers, heads in plan.towers:
-            hidden = x
-            for i in range(start, start + 2 * layers, 2):
-                hidden = activate_(_product(hidden, params[i], params[i + 1]), plan.activation)
-                kept.append(hidden)
-            start += 2 * layers
-            for i in range(start, start + 2 * heads, 2):
-                outs.append(_product(hidden, params[i], params[i + 1]))
-            start += 2 * heads
+        kept: list[list[Array]] = []
+        at = 0
+        for layers, heads in shape:
+            values = [rows]
+            for i in range(at, at + 2 * layers, 2):
+                values.append(activate_(_layer(values[-1], params[i], params[i + 1]), activation))
+            at += 2 * layers
+            for i in range(at, at + 2 * heads, 2):
+                out = np.matmul(params[i].numpy(), values[-1].T)
+                out += params[i + 1].numpy()[:, None]
+                outs.append(torch.from_numpy(out.T.reshape(*x.shape[:-1], -1)))
+            at += 2 * heads
+            if not heads:
+                outs.append(torch.from_numpy(values[-1]).view(*x.shape[:-1], -1))
+            kept.append(values)
         ctx.set_materialize_grads(False)
-        ctx.plan = plan
-        ctx.save_for_backward(x, *params, *kept)
+        ctx.activation, ctx.towers, ctx.kept, ctx.lead = activation, shape, kept, x.shape
+        ctx.save_for_backward(*params)
         return tuple(outs)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
-        plan: Plan = ctx.plan
-        x, *saved = ctx.saved_tensors
-        number = sum(2 * (layers + heads) for layers, heads in plan.towers)
-        params, kept = saved[:number], saved[number:]
-        grads: list[Tensor | None] = [None] * number
-        back_to_x: Tensor | None = None
-        start = head = first = 0
-        for layers, heads in plan.towers:
-            below = kept[first : first + layers]
-            top = below[-1] if layers else x
-            grad: Tensor | None = None
-            for i in range(start + 2 * layers, start + 2 * (layers + heads), 2):
-                out = given[head]
-                head += 1
+        params: tuple[Tensor, ...] = ctx.saved_tensors
+        grads: list[Array | None] = [None] * len(params)
+        rows = len(ctx.kept[0][0])
+        ones: Array = np.ones(rows, np.float32)
+        through_x = ctx.needs_input_grad[0]
+        to_x: Array | None = None
+        i, head = len(params), len(given)
+        for (layers, heads), values in zip(reversed(ctx.towers), reversed(ctx.kept), strict=True):  # the last is in the cache
+            grad: Array | None = None
+            for out in reversed(given[head - heads : head] if heads else ()):
+                i -= 2
                 if out is None:
                     continue
-                grads[i], grads[i + 1] = _weight_grad(out, top), out.sum(0)
-                if layers or ctx.needs_input_grad[0]:
-                    through = _input_grad(out, params[i])
-                    grad = through if grad is None else grad.add_(through)
-            for depth in range(layers - 1, -1, -1):
+                outs = out.numpy().reshape(rows, -1).T
+                grads[i], grads[i + 1] = np.matmul(outs, values[-1]), np.matmul(outs, ones)
+                if layers or through_x:
+                    grad = _from_head(outs, params[i].numpy(), grad)
+            if not heads and (out := given[head - 1]) is not None:
+                grad = np.array(out.numpy()).reshape(rows, -1)  # a copy: it is overwritten below
+            head -= max(heads, 1)
+            for depth in range(layers, 0, -1):
+                i -= 2
                 if grad is None:
-                    break
-                unactivate_(grad, below[depth], plan.activation)
-                i = start + 2 * depth
-                grads[i] = _weight_grad(grad, below[depth - 1] if depth else x)
-                grads[i + 1] = _row_sum(grad)
-                grad = _input_grad(grad, params[i]) if depth or ctx.needs_input_grad[0] else None
-            if grad is not None and ctx.needs_input_grad[0]:
-                back_to_x = grad if back_to_x is None else back_to_x.add_(grad)
-            start += 2 * (layers + heads)
-            first += layers
-        return (back_to_x, None, *grads)
+                    continue
+                unactivate_(torch.from_numpy(grad), torch.from_numpy(values[depth]), ctx.activation)
+                grads[i], grads[i + 1] = _weight_grad(grad, values[depth - 1]), np.matmul(ones, grad)
+                grad = _input_grad(grad, params[i]) if depth > 1 or through_x else None
+            if grad is not None and through_x:
+                to_x = grad if to_x is None else np.add(to_x, grad, out=to_x)
+        back = None if to_x is None else torch.from_numpy(to_x).view(ctx.lead)
+        return (back, None, None, *(None if one is None else torch.from_numpy(one) for one in grads))
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _layer(x: Array, weight: Tensor, bias: Tensor) -> Array:
     """`x @ weight.T + bias`."""
-    if min(weight.shape) >= THIN:
-        return product(x, weight, bias)
-    return torch.from_numpy(np.matmul(x.numpy(), weight.numpy().T)).add_(bias)
+    if len(x) * weight.numel() >= LARGE:
+        return _array(with_bias(torch.from_numpy(x), weight, bias))
+    out: Array = np.matmul(x, weight.numpy().T)
+    torch.from_numpy(out).add_(bias)
+    return out
 
 
-def _weight_grad(grad: Tensor, x: Tensor) -> Tensor:
+def _from_head(outs: Array, weight: Array, more: Array | None) -> Array:
+    """`outs.T @ weight`, and more."""
+    grad: Array = outs.T * weight if len(outs) == 1 else np.matmul(outs.T, weight)
+    if more is not None:
+        grad += more
+    return grad
+
+
+def _weight_grad(grad: Array, x: Array) -> Array:
     """`grad.T @ x`."""
-    if min(grad.shape[1], x.shape[1]) >= THIN:
-        return mm(grad.t(), x)
-    return torch.from_numpy(np.matmul(grad.numpy().T, x.numpy()))
+    if grad.shape[1] * x.shape[1] > SMALL and grad.size * x.shape[1] >= LARGE:
+        return _array(mm(torch.from_numpy(grad.T), torch.from_numpy(x)))
+    found: Array = np.matmul(grad.T, x)
+    return found
 
 
-def _input_grad(grad: Tensor, weight: Tensor) -> Tensor:
+def _input_grad(grad: Array, weight: Tensor) -> Array:
     """`grad @ weight`."""
-    if grad.shape[1] == 1:
-        return grad * weight
-    if min(weight.shape) >= THIN:
-        return mm(grad, weight)
-    return torch.from_numpy(np.matmul(grad.numpy(), weight.numpy()))
+    if len(grad) * weight.numel() >= LARGE:
+        return _array(mm(torch.from_numpy(grad), weight))
+    found: Array = np.matmul(grad, weight.numpy())
+    return found
 
 
-def _row_sum(grad: Tensor) -> Tensor:
-    return torch.from_numpy(np.ones(len(grad), np.float32) @ grad.numpy())
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.numpy()
+    return array

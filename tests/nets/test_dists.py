@@ -12,7 +12,6 @@ from torch import distributions as reference
 from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete
 from srl.core.seeds import Rng, row_keys
 from srl.nets.dists import make_dist
-from srl.nets.numpy_scores import make_score
 
 ACTIONS: dict[str, Any] = {
     "discrete": Discrete(5),
@@ -116,38 +115,3 @@ def test_samples_have_the_frequencies_that_log_prob_tells(action: str) -> None:
     error = surprise.std() / rows**0.5
     assert abs(surprise.mean() - dist.entropy()[0]) < 5 * error
     assert torch.isfinite(dist.log_prob(dist.mode())).all()
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("action", ACTIONS)
-def test_scores_by_hand_have_the_gradients_of_autograd(action: str, masked: bool) -> None:
-    if masked and action not in MASKS and action != "dict":
-        pytest.skip("boxes have no mask")
-    rows = 33
-    head = _head(6, rows).requires_grad_()
-    log_std = _log_std(action)
-    spread = None if log_std is None else log_std.requires_grad_()
-    mask: Any = None
-    if masked:
-        flags = torch.rand(rows, 3 if action == "dict" else 5, generator=torch.Generator().manual_seed(2)) < 0.6
-        flags[:, 0] = True
-        mask = {"a": flags} if action == "dict" else flags
-    dist = make_dist(ACTIONS[action], head, mask, spread)
-    with torch.no_grad():
-        sample = dist.sample(_rng(rows))
-    up, across = torch.randn(rows, dtype=torch.float64), torch.randn(rows, dtype=torch.float64)
-    ((dist.log_prob(sample) * up).sum() + (dist.entropy() * across).sum()).backward()
-
-    score = make_score(ACTIONS[action])
-    numbers = {key: part.numpy() for key, part in sample.items()} if isinstance(sample, dict) else sample.numpy()
-    allowed = {"a": mask["a"].numpy()} if isinstance(mask, dict) else None if mask is None else mask.numpy()
-    size = 0 if spread is None else len(spread)
-    own = np.zeros(size) if spread is None else spread.detach().numpy()
-    log_prob, entropy = score.forward(np.ascontiguousarray(head.detach().numpy().T), numbers, allowed, own)
-    np.testing.assert_allclose(log_prob, dist.log_prob(sample).detach(), atol=1e-6)
-    np.testing.assert_allclose(entropy, dist.entropy().detach(), atol=1e-6)
-    grad, spread_grad = np.empty((5, rows)), np.zeros(size)
-    score.backward(up.numpy(), across.numpy(), grad, spread_grad)
-    np.testing.assert_allclose(grad.T, head.grad, atol=1e-6)
-    if spread is not None:
-        np.testing.assert_allclose(spread_grad, spread.grad, atol=1e-5)

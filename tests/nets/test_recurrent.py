@@ -132,3 +132,18 @@ def test_agents_of_a_joint_batch_are_sequences_of_their_own() -> None:
 def test_memory_is_recorded_at_every_chunk() -> None:
     needs = PPO.needs(load(PPO.Config, {"window": 16}), SPEC)
     assert needs.window.memory_every == 16
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_no_gradient_flows_into_burn_in(cell: str) -> None:
+    learner = make(policy=Recurrent, policy_config={"cell": cell}, memory_every=4, steps=16, envs=6)
+    batch = learner.intake.batch(record(learner, dense=True), 0)
+    entered = 0
+    for mini in batch.minibatches(64, window=Window(4, 8)):
+        mini.obs = mini.obs.clone().requires_grad_()
+        heads = learner.policy.unroll(mini)
+        trained = mini.valid
+        (grad,) = torch.autograd.grad(heads["value"][trained].sum() + heads["logits"][trained].sum(), mini.obs)
+        assert (grad[~trained] == 0).all() and (grad[trained] != 0).any(-1).all()
+        entered += int((~trained[0]).sum())
+    assert entered == 6  # one window of every env has burn-in before it

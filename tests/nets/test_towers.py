@@ -1,17 +1,12 @@
-"""Towers as one autograd node, and passes by hand, against the same layers as modules."""
+"""Towers as one autograd node against the same layers as modules."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from srl.api.env import Box, Discrete
-from srl.api.policy import PolicySpec
-from srl.core.spec import Leaf
-from srl.learners.flat import flatten
-from srl.nets.actor_critic import ActorCritic
 from srl.nets.mlp import Mlp, activate, linear
-from srl.nets.towers import run_towers
+from srl.nets.towers import run_layers, run_towers
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
@@ -36,6 +31,23 @@ def test_one_node_has_the_outputs_and_gradients_of_the_modules(activation: str, 
         torch.testing.assert_close(have, want, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
+def test_layers_without_heads_leave_the_gradient_that_they_are_given_as_it_was(activation: str) -> None:
+    torch.manual_seed(0)
+    body, x = Mlp((4, 32, 16), activation), torch.randn(3, 9, 4, requires_grad=True)
+    given = torch.randn(3, 9, 16)
+    kept = given.clone()
+    params = [x, *body.parameters()]
+    expected = torch.autograd.grad(body(x), params, given)
+    y = run_layers(x, body)
+    for _ in range(2):
+        found = torch.autograd.grad(y, params, given, retain_graph=True)
+        for have, want in zip(found, expected, strict=True):
+            torch.testing.assert_close(have, want, atol=2e-5, rtol=1e-4)
+    assert torch.equal(given, kept)
+    torch.testing.assert_close(y, body(x), atol=2e-5, rtol=1e-4)
+
+
 def test_a_head_that_the_loss_leaves_out_gets_no_gradient() -> None:
     torch.manual_seed(0)
     first, second, policy, value = Mlp((4, 32), "tanh"), Mlp((4, 32), "tanh"), linear(32, 2, 1.0), linear(32, 1, 1.0)
@@ -51,30 +63,3 @@ def test_fast_tanh_is_tanh() -> None:
     assert (y - torch.tanh(x)).abs().max() < 1e-6
     y.sum().backward()
     assert (x.grad - (1 - torch.tanh(x.detach()) ** 2)).abs().max() < 1e-6
-
-
-@pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("action", [Discrete(3), Box((2,), (-1.0,) * 2, (1.0,) * 2)], ids=["discrete", "box"])
-def test_passes_by_hand_have_the_gradients_of_autograd(activation: str, shared: bool, action: Discrete | Box) -> None:
-    torch.manual_seed(0)
-    spec = PolicySpec(obs=Leaf((6,), "float32"), action=action)
-    policy = ActorCritic(ActorCritic.Config(activation=activation, shared=shared, hidden=(32, 48, 16)), spec)
-    flatten(policy.parameters())
-    obs = torch.randn(40, 6)
-    features = policy.encode(obs[None])[0]
-    logits, value = policy._layers(features)
-    dist = policy.dist({"logits": logits, "log_std": policy.log_std})
-    given = dist.mode().detach()
-    up, across, down = torch.randn(3, 40)
-    loss = (dist.log_prob(given) * up).sum() + (dist.entropy() * across).sum() + (value[:, 0] * down).sum()
-    loss.backward()
-    expected = [one.grad.clone() for one in policy.parameters()]
-
-    run = policy.hand_pass(64)
-    assert run is not None
-    run.run(
-        run.features(obs).numpy(), given.numpy(), None, lambda *_: (up.numpy(), across.numpy()), lambda _: down.numpy().copy()
-    )
-    for one, want in zip(policy.parameters(), expected, strict=True):
-        torch.testing.assert_close(one.grad, want, atol=3e-5, rtol=1e-4)

@@ -39,12 +39,12 @@ def test_compiled_networks_give_the_same_numbers() -> None:
     torch.testing.assert_close(plain.critic.layers[0].weight.grad, compiled.critic.layers[0].weight.grad, atol=1e-3, rtol=1e-3)
 
 
-def test_a_subclass_has_no_twin_and_no_passes_by_hand_of_its_parent() -> None:
+def test_a_subclass_has_no_twin_of_its_parent() -> None:
     class Other(ActorCritic):
         """May have another forward."""
 
     other = Other(Other.Config(), PolicySpec(obs=Leaf((3,), "float32"), action=Discrete(4)))
-    assert other.numpy_twin() is None and other.hand_pass(10) is None
+    assert other.numpy_twin() is None
 
 
 def test_pictures_that_are_too_small_are_refused_with_their_size() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from srl.nets.memory import CELLS, Cell
+from srl.nets.cells import CELLS, Cell
 
 OWN = {"lstm": nn.LSTM, "gru": nn.GRU}
 WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -100,3 +103,51 @@ def test_products_in_bfloat16_are_the_same_to_two_digits(kind: str) -> None:
     for exact, rounded in zip(*found, strict=True):
         assert rounded.dtype == torch.float32 and not torch.equal(exact, rounded)
         assert (exact - rounded).norm() < 0.02 * exact.norm()
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_passes_that_overlap_and_graphs_that_are_kept_have_the_same_gradients(kind: str) -> None:
+    cell, _ = pair(kind)
+    x, first = torch.randn(2, 6, 3, 7), torch.rand(2, 6, 3) < 0.2
+    memory = torch.randn(3, cell.leaf_of(12).shape[0])
+    params = [getattr(cell, name) for name in WEIGHTS]
+    alone = [torch.autograd.grad(cell(x[i], memory, first[i])[0].sum(), params) for i in range(2)]
+    outs = [cell(x[i], memory, first[i])[0].sum() for i in range(2)]
+    for _ in range(2):
+        for out, want in zip(outs, alone, strict=True):
+            for have, one in zip(torch.autograd.grad(out, params, retain_graph=True), want, strict=True):
+                torch.testing.assert_close(have, one, atol=1e-6, rtol=1e-5)
+
+
+def test_a_copy_of_a_cell_has_memory_of_its_own() -> None:
+    cell, _ = pair("gru")
+    x, first, memory = torch.randn(6, 3, 7), torch.zeros(6, 3, dtype=torch.bool), torch.zeros(3, 12)
+    y, _ = cell(x, memory, first)
+    other, _ = copy.deepcopy(cell)(x, memory, first)
+    assert torch.equal(y, other)
+    y.sum().backward()
+    again = pickle.loads(pickle.dumps(cell))
+    assert torch.equal(again(x, memory, first)[0], y)
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_gradients_end_where_they_are_told_to(kind: str) -> None:
+    cell, _ = pair(kind)
+    x, first = torch.randn(8, 5, 7, requires_grad=True), torch.rand(8, 5) < 0.1
+    memory = torch.randn(5, cell.leaf_of(12).shape[0], requires_grad=True)
+    stop = torch.zeros(8, 5, dtype=torch.bool)
+    stop[3, :3] = True
+    stop[5, 2:] = True
+    y, last = cell(x, memory, first, stop)
+    weight = torch.randn_like(y)
+    params = [x, memory, *(getattr(cell, name) for name in WEIGHTS)]
+    found = torch.autograd.grad((y * weight).sum() + last.sum(), params)
+
+    outs, now = [], memory
+    for t in range(8):
+        now = torch.where(stop[t][:, None], now.detach(), now)
+        row, now = cell(x[t : t + 1], now, first[t : t + 1])
+        outs.append(row[0])
+    expected = torch.autograd.grad((torch.stack(outs) * weight).sum() + now.sum(), params)
+    for have, want in zip(found, expected, strict=True):
+        torch.testing.assert_close(have, want, atol=1e-5, rtol=1e-4)
