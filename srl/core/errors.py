@@ -14,7 +14,8 @@ A class exists because somebody catches it. Everything else is a code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 from srl.core.where import Path, Provenance, Where
@@ -117,6 +118,17 @@ class SrlError(Exception):
         kind = own.get(code) or (UserError if data["exit"] == UserError.EXIT else families.get(code[:1], SrlError))
         facts = [(str(label), str(text)) for label, text in data["facts"]]
         return kind(str(data["headline"]), *facts, code=code, path=None if data["path"] is None else tuple(data["path"]))
+
+
+@contextlib.contextmanager
+def about(*path: str | int) -> Iterator[None]:
+    """Errors that are raised inside are about this setting, if they do not say about which."""
+    try:
+        yield
+    except SrlError as error:
+        if error.path is None:
+            error.path = path
+        raise
 
 
 class UserError(SrlError):

@@ -222,7 +222,8 @@ def _help(path: Path) -> list[Fact]:
 
 
 def _help_command(path: Path) -> str:
-    return f"{_HELP} {path[0]}" if path else _HELP
+    section = path[2] if path[:1] == ("policies",) and len(path) > 2 else path[0] if path else ""
+    return f"{_HELP} {section}".rstrip()
 
 
 def _facts(cls: type | None, key: str) -> str:

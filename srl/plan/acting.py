@@ -15,6 +15,7 @@ from srl.core.seeds import Rng
 from srl.core.spec import lead, zeros
 from srl.core.tree import map_tree
 from srl.core.types import PolicyEntry
+from srl.core.where import Path
 from srl.plan.specs import PolicyInfo
 
 _ROWS = 4  # envs in the dry run
@@ -47,11 +48,11 @@ def acting_policy(info: PolicyInfo) -> Policy:
     return policy
 
 
-def new_policy(use: str, config: Mapping[str, Any], spec: PolicySpec) -> Any:
-    """The policy itself, from its name and settings."""
+def new_policy(use: str, config: Mapping[str, Any], spec: PolicySpec, path: Path = ("policy",)) -> Any:
+    """The policy itself, from its name and settings, which stand at `path`."""
     kind = REGISTRIES["policy"].resolve(use)
     settings = getattr(kind, "Config", None)
-    return kind(load(settings, config, path="policy") if settings is not None else dict(config), spec)
+    return kind(load(settings, config, path=path) if settings is not None else dict(config), spec)
 
 
 def named_arrays(policy: Any) -> dict[str, Any]:

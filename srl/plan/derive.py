@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from srl.core.blame import blaming
-from srl.core.errors import UserError
+from srl.core.errors import UserError, about
 from srl.core.load import load
 from srl.core.registry import REGISTRIES, load_plugins
 from srl.core.spec import TreeSpec
@@ -22,7 +22,7 @@ def derive(graph: Graph) -> Derived:
 
     load_plugins(graph.plugins)
     name = str(graph.env.args.get("id", graph.env.use))
-    with blaming(f"cannot make env '{name}'", ("try", f"srl check env {name} --trace")):
+    with about("env"), blaming(f"cannot make env '{name}'", ("try", f"srl check env {name} --trace")):
         env = inspect_env(graph)
     named = [f"policy '{name}' ({used(entry)})" for name, entry in graph.policies.items()]
     with blaming(f"cannot build {', '.join(named)}", ("try", "--trace, which shows the traceback")):

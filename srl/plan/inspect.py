@@ -11,13 +11,14 @@ import numpy as np
 from srl.api.env import EnvSpec
 from srl.api.policy import Act, NoConfig, PolicySpec
 from srl.api.slab import Window
-from srl.core.errors import NotImportable, UserError
+from srl.core.errors import NotImportable, UserError, about
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
 from srl.core.spec import differences, spec_of
 from srl.core.tree import leaves, map_tree
-from srl.core.types import Component, PolicyEntry
+from srl.core.types import Component
+from srl.core.where import Path
 from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
 from srl.plan.acting import acting_policy, named_arrays, new_policy, zero_ask
@@ -121,19 +122,22 @@ def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
             code="E10",
         )
     _check_learners(graph)
-    return {name: _inspect(name, graph.policies[name], env, teams) for name, teams in owners.items()}
+    return {name: _inspect(name, graph, env, teams) for name, teams in owners.items()}
 
 
-def _inspect(name: str, entry: PolicyEntry, env: EnvSpec, teams: tuple[str, ...]) -> PolicyInfo:
-    spec = policy_spec(env, teams)
-    policy = new_policy(entry.policy.use, entry.policy.args, spec)
+def _inspect(name: str, graph: Graph, env: EnvSpec, teams: tuple[str, ...]) -> PolicyInfo:
+    entry, spec = graph.policies[name], policy_spec(env, teams)
+    section: Path = ("policies", name) if name != "main" else ()
+    with about(*section, "policy", "use"):
+        policy = new_policy(entry.policy.use, entry.policy.args, spec, (*section, "policy"))
     act = policy.act(zero_ask(spec, policy.memory))
     found = {key: _per_row(leaf) for key, leaf in dict(act.extra).items()}
     wanted: tuple[str, ...] = ()
     window = Window()
     if entry.algorithm is not None:
-        kind = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
-        needs = kind.needs(load(kind.Config, entry.algorithm.args, path="algorithm"), spec)
+        with about(*section, "algorithm", "use"):
+            kind = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
+        needs = kind.needs(load(kind.Config, entry.algorithm.args, path=(*section, "algorithm")), spec)
         wanted, window = needs.extra, needs.window
     if missing := [key for key in wanted if key not in found and key not in env.signals]:
         raise UserError(

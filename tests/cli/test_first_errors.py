@@ -1,4 +1,4 @@
-"""The errors that every user meets, word for word, as the command prints them."""
+"""What goes wrong in the first hour: what is refused before anything starts, and what is left behind."""
 
 import re
 
@@ -54,48 +54,6 @@ def test_the_plan_is_shown_with_its_figures(capsys, folder):
     assert said.count("experiment  my") == 1
 
 
-def test_unknown_experiment(capsys):
-    lines = refused(capsys, "experiment=cartpol").splitlines()
-    assert lines[0] == "error[E01]: no experiment is called 'cartpol'"
-    assert lines[1] == "  did you mean: cartpole?"
-    assert lines[2].startswith("  known: ") and "cartpole" in lines[2]
-    assert lines[2].endswith("with a line on each: python -m srl list")
-
-
-def test_unknown_key(capsys):
-    assert refused(capsys, "my", "sampling.envz=8") == (
-        "error[E02]: 'sampling' has no setting 'envz'\n"
-        "  from: command line\n"
-        "  did you mean: envs (int, default 16)?\n  all: python -m srl.launch --help sampling\n"
-    )
-
-
-def test_unknown_key_of_an_algorithm_in_a_file(capsys, folder):
-    text = (folder / "my.yaml").read_text().replace("epochs", "epoks")
-    (folder / "my.yaml").write_text(text)
-    assert refused(capsys, "my", "--dry-run") == (
-        "error[E02]: 'algorithm' has no setting 'epoks'\n"
-        "  from: my.yaml:5:3\n"
-        "  did you mean: epochs (int, default 10)?\n  all: python -m srl.launch --help algorithm\n"
-    )
-
-
-def test_wrong_type(capsys):
-    assert refused(capsys, "my", "sampling.steps=many") == (
-        "error[E03]: 'sampling.steps' expects int, found text 'many'\n"
-        "  from: command line\n"
-        "  all: python -m srl.launch --help sampling\n"
-    )
-
-
-def test_sizes_that_do_not_divide(capsys):
-    assert refused(capsys, "my", "sampling.envs=9") == (
-        "error[E04]: sampling.envs=9 is not divisible by 2 actors x 1 group = 2\n"
-        "  from: command line\n"
-        "  try: sampling.envs=8 or sampling.envs=10\n"
-    )
-
-
 def test_observation_outside_its_space(capsys, folder):
     (folder / "envs.py").write_text(
         "import gymnasium, numpy as np\n"
@@ -115,34 +73,6 @@ def test_observation_outside_its_space(capsys, folder):
     assert lines[0].startswith("error[E05]: env ") and lines[0].endswith("returned an observation outside its space")
     assert "expected uint8 (4,4,3) in 0..255" in lines[1] and "got float64 (4,4,3) min 0.5 max 0.5" in lines[1]
     assert lines[2].startswith("  likely: image scaled to floats; declare Box(0,1,...,float32) or return uint8")
-
-
-def test_agent_without_policy(capsys):
-    assert refused(capsys, "my", "~agents", "--dry-run") == (
-        "error[E12]: '~agents' removes nothing: there is no 'agents'\n"
-        "  there are: env, policy, algorithm, sampling, stop\n"
-    )  # fmt: skip
-    assert refused(capsys, "my", 'agents={"seeker_*": main}', "--dry-run") == (
-        "error[E06]: agent 'agent' has no policy\n"
-        "  agents of the env: agent\n"
-        '  patterns: "seeker_*": main\n'
-        '  try: agents: {"agent": main}, or "*" for all of them\n'
-    )
-
-
-def test_class_that_no_worker_could_import(capsys, folder):
-    lines = refused(capsys, "my", "algorithm.use=my_pkg.mine:Better", "--dry-run").splitlines()
-    assert lines[0] == "error[E07]: cannot import algorithm 'my_pkg.mine:Better'"
-    assert "  cause: ModuleNotFoundError: No module named 'my_pkg'" in lines
-    assert f"  workers: import the same path in processes of their own, started in {folder}" in lines
-    assert lines[-1] == "  try: pip install -e . in its project, or name the file: path/to/mine.py:Class"
-
-
-def test_more_devices_than_the_machine_has(capsys, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert refused(capsys, "my", "device=cuda:1") == (
-        "error[E08]: 'trainer' needs device cuda:1, but this machine has no GPU\n  try: workers.trainer.device=cpu\n"
-    )
 
 
 def test_resume_that_does_not_fit(capsys, folder):
