@@ -94,7 +94,7 @@ def play(argv: list[str]) -> int:
 
 
 def _matrix(run: LoadedRun, given: argparse.Namespace) -> int:
-    from srl.cli.payoff import play_all
+    from srl.payoff import play_all
 
     payoff = play_all(
         run,

@@ -201,7 +201,7 @@ class RunResult:
         if self.resume():
             yield ("go on" if self.kind in ("done", "solved") else "resume"), self.resume()
         if self.run and self.checkpoint:
-            yield "watch", f"srl play {self.run}"
+            yield "watch", f"python -m srl play {self.run}"
 
     def _tail_note(self, first: Failure) -> str:
         shown = min(TAIL, len(first.tail))

@@ -11,9 +11,9 @@ from PIL import Image
 
 import srl
 from srl.__main__ import main
-from srl.cli.payoff import play_all, saved
 from srl.cli.play import evaluate, play
 from srl.core.errors import UserError
+from srl.payoff import play_all, saved
 
 ROOT = Path(__file__).parents[2]
 AGES = ROOT / "tests" / "runs" / "ages.py"

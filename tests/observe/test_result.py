@@ -143,7 +143,7 @@ def test_a_good_end_names_checkpoint_and_next_steps() -> None:
         "ledger      samples: 58 put = 58 taken + 0 in flight",
         "checkpoint  runs/cartpole/a/checkpoints/step_000118784",
         "go on       python -m srl.launch --resume runs/cartpole/a",
-        "watch       srl play runs/cartpole/a",
+        "watch       python -m srl play runs/cartpole/a",
     ]
 
 
