@@ -123,7 +123,7 @@ class Layout:
 
 
 class Arena:
-    """Counter words and then records: the plan of one piece of memory that two ends look at."""
+    """The layout of memory that two ends share: counter words, then records."""
 
     def __init__(self, words: int, records: Sequence[Layout]) -> None:
         self.words_count = words
@@ -153,6 +153,10 @@ class Packer:
             for index, dtype in enumerate(layout.dtypes)
             if compress and dtype == np.uint8 and np.prod(layout.shapes[index]) >= _SHORTEST_TO_COMPRESS
         ]
+        self._plain = [index for index in range(len(layout.paths)) if index not in self._squeezed]
+        self._sizes = [
+            int(np.prod(shape, dtype=np.int64)) * kind.itemsize for shape, kind in zip(layout.shapes, layout.dtypes, strict=True)
+        ]
         self._lengths = struct.Struct(f"<{len(self._squeezed)}I")
         self._block: Any = _lz4() if self._squeezed else None
         self.largest = layout.size + sum(64 + layout.size // 200 for _ in self._squeezed) + self._lengths.size
@@ -163,7 +167,7 @@ class Packer:
             return self.layout.pack(tree, room)
         arrays = self.layout.checked(tree)
         blocks = [self._block.compress(np.ascontiguousarray(arrays[i]), store_size=False) for i in self._squeezed]
-        plain = [np.ascontiguousarray(a).tobytes() for i, a in enumerate(arrays) if i not in self._squeezed]
+        plain = [np.ascontiguousarray(arrays[i]).tobytes() for i in self._plain]
         return bytearray(b"").join([bytes(room), self._lengths.pack(*map(len, blocks)), *blocks, *plain])
 
     def unpack(self, data: Any) -> Tree:
@@ -174,25 +178,23 @@ class Packer:
         if len(data) < self._lengths.size:
             raise HostileFrame("a compressed record without its table")
         lengths = self._lengths.unpack_from(data)
-        plain = [i for i in range(len(self.layout.paths)) if i not in self._squeezed]
-        sizes = {i: _bytes(self.layout, i) for i in range(len(self.layout.paths))}
-        if len(data) != self._lengths.size + sum(lengths) + sum(sizes[i] for i in plain):
+        if len(data) != self._lengths.size + sum(lengths) + sum(self._sizes[i] for i in self._plain):
             raise HostileFrame("a compressed record whose lengths do not add up")
         arrays: dict[int, Array] = {}
         start = self._lengths.size
         for index, length in zip(self._squeezed, lengths, strict=True):
-            arrays[index] = self._array(index, self._decompress(data[start : start + length], sizes[index]))
+            arrays[index] = self._array(index, self._decompress(data[start : start + length], self._sizes[index]))
             start += length
-        for index in plain:
-            arrays[index] = self._array(index, data[start : start + sizes[index]])
-            start += sizes[index]
-        return self.layout.tree([arrays[i] for i in range(len(self.layout.paths))])
+        for index in self._plain:
+            arrays[index] = self._array(index, data[start : start + self._sizes[index]])
+            start += self._sizes[index]
+        return self.layout.tree([arrays[index] for index in sorted(arrays)])
 
     def _decompress(self, block: Any, size: int) -> bytes:
         try:
             found: bytes = self._block.decompress(block, uncompressed_size=size)
         except Exception as error:  # lz4 raises its own private type for a broken block
-            raise HostileFrame("a block that is no LZ4") from error
+            raise HostileFrame("a block that is not LZ4") from error
         if len(found) != size:
             raise HostileFrame(f"an LZ4 block of {len(found)} bytes where {size} were agreed")
         return found
@@ -213,10 +215,6 @@ def agreement(*specs: TreeSpec) -> str:
     return "-".join(digest(spec) for spec in specs)
 
 
-def _bytes(layout: Layout, index: int) -> int:
-    return int(np.prod(layout.shapes[index], dtype=np.int64)) * layout.dtypes[index].itemsize
-
-
 def _leaf(tree: Any, keys: tuple[str, ...]) -> Array:
     for key in keys:
         tree = tree[key]
@@ -229,6 +227,6 @@ def _lz4() -> Any:
         import lz4.block
     except ImportError as error:
         raise UserError(
-            "a stream asks for compress: lz4, but lz4 is not installed", ("try", "pip install lz4, or compress: null")
+            "compress: lz4 needs the package lz4, which is not installed", ("try", "pip install lz4, or compress: null")
         ) from error
     return lz4.block

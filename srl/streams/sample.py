@@ -100,7 +100,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         self._handlers = {CREDIT: self._on_credit, WAIT: self._on_wait, FREE: self._on_free}
 
     def alloc(self, group: int = 0) -> Slab | None:
-        """Memory for the next slab. None: no slot is free, or no credit is there. It is requested: one for each waiting group."""
+        """Memory for the next slab. None: no slot is free, or no credit is there; one is requested for each group that waits."""
         if not self._free:
             return None
         if self.spec.route == "drop":

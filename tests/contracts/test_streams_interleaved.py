@@ -38,8 +38,8 @@ class Run:
         for number, min_updates in self.rules.issue(self.updates):
             self.trainer.credit(number, version(self.epoch, min_updates))
 
-    def open(self, who: int) -> None:
-        slab = self.actors[who].alloc()
+    def open(self, who: int, group: int = 0) -> None:
+        slab = self.actors[who].alloc(group)
         if slab is not None:
             assert updates_of(slab.min_version) <= self.updates, "a version is asked for that nobody has"
             assert len(self.opened[who]) < self.slots
@@ -139,7 +139,7 @@ def play(run: Run, event: str, choice: int) -> None:
     who = choice % len(run.actors)
     match event:
         case "open":
-            run.open(who)
+            run.open(who, choice % 2)
         case "finish":
             run.finish(who)
         case "discard":
