@@ -124,7 +124,7 @@ class Controller:
 
     def _start(self) -> None:
         self.log.begin(self._plan)
-        self.totals.headline = self._derived.env.headline
+        self.totals.figures.headline = self._derived.env.headline
         for member in self._members.values():
             self._spawn(member)
 

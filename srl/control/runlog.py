@@ -80,7 +80,7 @@ class RunLog:
         if what == "draining" and facts["why"] == "solved":
             self._report()  # the return that ended the run, before episodes of the drain change it
             self._solved = self._totals.episode_return
-            self._totals.settle()
+            self._totals.figures.settle()
             self._expectation.settle()
         self._give(lambda sink: sink.event(what, **facts))
 

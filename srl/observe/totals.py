@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from srl.core.readings import RETURN, TRAIN, Metric, Reading
+from srl.core.readings import Metric, Reading
 from srl.core.types import Counts, Waiting
 from srl.graph.spec import Graph, Node
 from srl.observe.advisor import advise
+from srl.observe.figures import EPISODES, Figures
 from srl.observe.ledger import Ledger
 from srl.observe.ledgers import Ledgers
 from srl.observe.metrics import Rate
 from srl.observe.processors import Processors
-from srl.observe.report import Evaluation, Report, StreamRow, WorkerRow, by_role
+from srl.observe.report import Report, StreamRow, WorkerRow, by_role
 from srl.workers.reports import WorkerReport, report_from_data
-
-EPISODES = 100
-"""The return of a run is the mean over so many episodes."""
 
 
 @dataclass(slots=True)
@@ -49,25 +47,15 @@ class Totals:
     def __init__(self, graph: Graph, *, cores: int | None = None) -> None:
         self.graph = graph
         self.restarts: Counter[str] = Counter()
-        self.headline: tuple[str, ...] = ()
-        """Statistics of the env that the table shows."""
         self.resting = False
         """The run is ending: rates and advice stay as they were."""
         self.earlier: Mapping[str, float] = {}
         """Counts of the sessions before this one, by metric."""
-        self._settled = False
         self._cores = cores or len(os.sched_getaffinity(0))
         self._start = time.monotonic()
         self._workers: dict[str, _Seen] = {}
         self._processes: dict[str, _Process] = {}
-        self._since: dict[str, Metric] = {}
-        """Means and spreads since the last `row`."""
-        self._last: dict[str, float] = {}
-        """The same in the last `row` that had any."""
-        self._episodes: dict[str, deque[tuple[float, float]]] = {}
-        self._points: dict[str, Metric] = {}
-        self._fresh: set[str] = set()
-        """Points that no `evaluations` has given yet."""
+        self.figures = Figures()
         self._rates: dict[str, Rate] = {}
         self._ledgers = Ledgers(graph)
         self._processors = Processors()
@@ -114,10 +102,6 @@ class Totals:
         """What one survivor knows of an end that died; its last report may be half a second old."""
         self._ledgers.late_counts(process, end, counts)
 
-    def settle(self) -> None:
-        """The run ends because of its returns: those of the drain change them no more."""
-        self._settled = True
-
     # out ----------------------------------------------------------------------------------------------------------
 
     @property
@@ -148,14 +132,13 @@ class Totals:
     @property
     def episode_return(self) -> float | None:
         """Mean over the last 100 episodes (of the first team); None before as many have ended."""
-        first = next((name for name in self._episodes if _is_return(name)), None)
-        return None if first is None else self.episode_returns.get(_team(first))
+        first = next(iter(self.figures.returns()), None)
+        return None if first is None else self.episode_returns.get(first)
 
     @property
     def episode_returns(self) -> dict[str, float]:
         """The same by team; the team of a single agent is ``""``."""
-        enough = {name for name, chunks in self._episodes.items() if sum(number for _, number in chunks) >= EPISODES}
-        return {team: mean for team, mean in self._returns().items() if f"{RETURN}/{team}".strip("/") in enough}
+        return self.figures.returns(least=EPISODES)
 
     @property
     def finished(self) -> bool:
@@ -178,7 +161,8 @@ class Totals:
         fraction = self.elapsed / stop.seconds if stop.seconds and not stop.env_steps else None
         if stop.updates and not stop.env_steps:
             fraction = max(fraction or 0.0, self.total("progress"))
-        lately, recent = self._lately(), self._recent()
+        figures, headline = self.figures, self.figures.headline
+        lately, recent = figures.lately(), figures.recent()
         report = Report(
             experiment=self.graph.name,
             elapsed=self.elapsed,
@@ -192,18 +176,18 @@ class Totals:
                 policy: self._rate(f"trained_rows/{policy}", now) for policy in self.graph.policies if self._trained_by(policy)
             },
             train_rate=self._rate("trained_steps", now),
-            returns=self._returns(),
-            stats={name: recent[f"episode/{name}"] for name in self.headline if f"episode/{name}" in recent},
-            training=self._training(),
-            evaluation=self._evaluation(),
+            returns=figures.returns(),
+            stats={name: recent[f"episode/{name}"] for name in headline if f"episode/{name}" in recent},
+            training=figures.training(),
+            evaluation=figures.evaluation(),
             episodes=int(self.total("episodes")),
             episode_length=recent.get("episode/length"),
             cores=self._cores,
             idle=self._processors.idle(now),
             workers=tuple(self._worker_row(node) for node in self.graph.nodes),
             streams=tuple(self._stream_row(stream.name, now) for stream in self.graph.streams),
-            charted=frozenset(name for name in self._points if self._followed(name)),
-            evaluated=self._evaluations(),
+            charted=figures.charted,
+            evaluated=figures.evaluations(),
         )
         if not self.resting:
             self._advice = advise(report)
@@ -215,7 +199,7 @@ class Totals:
             metrics={**self._merged_figures(), **lately, **recent, **rates, **_by_node(report.workers)},
             charts={
                 **lately,
-                **{name: mean for name, mean in recent.items() if self._followed(name)},
+                **{name: mean for name, mean in recent.items() if figures.followed(name)},
                 **rates,
                 **_by_kind_of_worker(report.workers),
             },
@@ -234,16 +218,7 @@ class Totals:
             seen.waited.update(waiting.what for waiting in report.waits)
         seen.report = report
         for key, metric in report.reading.metrics.items():
-            if metric.rule in ("mean", "spread"):
-                if key in self._since:
-                    self._since[key].merge(metric)
-                else:
-                    self._since[key] = replace(metric)
-            elif metric.rule == "episode" and not self._settled:
-                _push(self._episodes.setdefault(key, deque()), metric.value, metric.number)
-            elif metric.rule == "point":
-                self._points[key] = metric
-                self._fresh.add(key)
+            self.figures.take(key, metric)
 
     def _merged(self, name: str) -> Metric | None:
         """Over all workers; counts and extremes also over the dead ones, counts also over earlier sessions."""
@@ -268,16 +243,6 @@ class Totals:
     def _trained_by(self, policy: str) -> bool:
         return self._merged(f"trained_rows/{policy}") is not None
 
-    def _lately(self) -> dict[str, float]:
-        """Means since the last report."""
-        values = {}
-        for name, metric in self._since.items():
-            if metric.shown is not None:
-                self._last[name] = metric.shown
-                values[f"{name}_mean" if metric.rule == "spread" else name] = metric.shown
-        self._since = {}
-        return values
-
     def _merged_figures(self) -> dict[str, float]:
         """Totals and extremes."""
         values = {}
@@ -286,49 +251,12 @@ class Totals:
             if metric is not None and metric.rule in ("count", "gauge", "min", "max"):
                 values[f"total/{name}"] = metric.value
             elif metric is not None and metric.rule == "spread":
-                values |= {f"{name}_min": metric.low, f"{name}_mean": self._last.get(name, 0.0), f"{name}_max": metric.high}
+                values |= {
+                    f"{name}_min": metric.low,
+                    f"{name}_mean": self.figures.last.get(name, 0.0),
+                    f"{name}_max": metric.high,
+                }
         return values
-
-    def _evaluations(self) -> tuple[Evaluation, ...]:
-        """What was measured since the last report, by the version that it was measured of."""
-        found: dict[tuple[int, int], dict[str, float]] = {}
-        for name in sorted(self._fresh):
-            metric = self._points[name]
-            found.setdefault((int(metric.number), int(metric.low)), {})[name] = metric.value
-        self._fresh.clear()
-        return tuple(Evaluation(env_steps, update, values) for (env_steps, update), values in sorted(found.items()))
-
-    def _evaluation(self) -> Evaluation | None:
-        """The last one, in short."""
-        if not self._points:
-            return None
-        newest = max(self._points.values(), key=lambda point: point.number)
-        first = f"/{next(iter(self.headline), '')}"
-        shown = {name: point for name, point in self._points.items() if name.split("/")[1] == "return" or name.endswith(first)}
-        values = {name: point.value for name, point in shown.items() if point.number == newest.number}
-        return Evaluation(int(newest.number), int(newest.low), values)
-
-    def _training(self) -> dict[str, dict[str, float]]:
-        """What algorithms reported last, by policy."""
-        found: dict[str, dict[str, float]] = {}
-        for name, value in self._last.items():
-            if name.startswith(TRAIN):
-                policy, _, figure = name.removeprefix(TRAIN).rpartition("/")
-                found.setdefault(policy, {})[figure] = value
-        return found
-
-    def _followed(self, name: str) -> bool:
-        """Worth a chart: returns, the env's headline of episodes in training, and the first of it elsewhere."""
-        parts = name.split("/")
-        if parts[0] == "episode" and parts[-1] in (*self.headline, "length"):
-            return True
-        return "return" in parts or parts[-1] in self.headline[:1]
-
-    def _recent(self) -> dict[str, float]:
-        return {name: mean for name, chunks in self._episodes.items() if (mean := _mean(chunks)) is not None}
-
-    def _returns(self) -> dict[str, float]:
-        return {_team(name): mean for name, mean in self._recent().items() if _is_return(name)}
 
     def _node(self, worker: str) -> Node:
         return self.graph.node(worker.rpartition("/")[0])
@@ -388,7 +316,7 @@ class Totals:
     def _staleness(self, name: str) -> tuple[float, float, float] | None:
         """Smallest and largest of the whole run, mean of the last report that had any; None where nothing was trained."""
         whole = self._merged(name)
-        return (whole.low, self._last.get(name, 0.0), whole.high) if whole is not None else None
+        return (whole.low, self.figures.last.get(name, 0.0), whole.high) if whole is not None else None
 
     def _counts(self, stream: str) -> Iterable[tuple[str, Counts]]:
         """Worker -> what its live end of this stream counted."""
@@ -427,28 +355,3 @@ def _by_kind_of_worker(rows: Iterable[WorkerRow]) -> dict[str, float]:
         if row.rss and not row.over:
             values |= {f"cores/{row.kind}": row.cpu, f"memory/{row.kind}": float(row.rss)}
     return values
-
-
-def _is_return(name: str) -> bool:
-    return name == RETURN or name.startswith(f"{RETURN}/")
-
-
-def _team(name: str) -> str:
-    """`episode/return/hider` is the hider's."""
-    return name.removeprefix(RETURN).strip("/")
-
-
-def _push(chunks: deque[tuple[float, float]], value: float, number: float) -> None:
-    """Keep the newest chunks that hold 100 episodes together."""
-    if number <= 0:
-        return
-    chunks.append((value, number))
-    held = sum(n for _, n in chunks)
-    while held - chunks[0][1] >= EPISODES:
-        held -= chunks.popleft()[1]
-
-
-def _mean(chunks: Iterable[tuple[float, float]]) -> float | None:
-    pairs = list(chunks)
-    number = sum(n for _, n in pairs)
-    return sum(value for value, _ in pairs) / number if number else None

@@ -186,5 +186,6 @@ def _needs_plugins(experiment: Experiment) -> bool:
     names: list[tuple[str, Any]] = [("layout", experiment.layout)] if experiment.layout != "auto" else []
     names += [("worker", node.get("worker")) for node in nodes.values() if isinstance(node, Mapping)]
     names += [("worker", settings.get("use")) for settings in experiment.workers.values()]
+    names += [("sink", name) for name in experiment.sinks]
     names += [("transport", stream.via) for stream in experiment.streams.values() if stream.via != "auto"]
     return any(isinstance(name, str) and name not in REGISTRIES[kind] and ":" not in name for kind, name in names)

@@ -139,7 +139,7 @@ def test_an_env_outside_its_bounds_is_noted_once(tmp_path: Path) -> None:
 
 def test_what_an_env_calls_its_headline_is_shown_with_the_last_games_against_initial_policies() -> None:
     seen = totals()
-    seen.headline = ("seen", "locked")
+    seen.figures.headline = ("seen", "locked")
     seen.take("counter/0", entry("counter/0", "out", reading={
         "episode/seen": ["episode", 30, 120], "episode/locked": ["episode", 1, 4], "episode/other": ["episode", 9, 9],
         "cross/seeker/seen": ["point", 0.5, 3000, 7], "cross/seeker/locked": ["point", 1, 3000, 7],

@@ -1,0 +1,125 @@
+"""What workers report once: means, episodes and evaluations."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+
+from srl.core.readings import RETURN, TRAIN, Metric
+from srl.observe.report import Evaluation
+
+EPISODES = 100
+"""The return of a run is the mean over so many episodes."""
+
+
+class Figures:
+    """Of all workers together."""
+
+    def __init__(self) -> None:
+        self.headline: tuple[str, ...] = ()
+        """Statistics of the env that a person follows."""
+        self.last: dict[str, float] = {}
+        """Every mean of the last report that had it."""
+        self._since: dict[str, Metric] = {}
+        self._episodes: dict[str, deque[tuple[float, float]]] = {}
+        self._points: dict[str, Metric] = {}
+        self._fresh: set[str] = set()
+        self._settled = False
+
+    def take(self, name: str, metric: Metric) -> None:
+        """One metric of one worker's report."""
+        if metric.rule in ("mean", "spread"):
+            if name in self._since:
+                self._since[name].merge(metric)
+            else:
+                self._since[name] = replace(metric)
+        elif metric.rule == "episode" and not self._settled:
+            _push(self._episodes.setdefault(name, deque()), metric.value, metric.number)
+        elif metric.rule == "point":
+            self._points[name] = metric
+            self._fresh.add(name)
+
+    def settle(self) -> None:
+        """The run ends because of its returns: those of the drain change them no more."""
+        self._settled = True
+
+    def lately(self) -> dict[str, float]:
+        """Means since the last call."""
+        values = {}
+        for name, metric in self._since.items():
+            if metric.shown is not None:
+                self.last[name] = metric.shown
+                values[f"{name}_mean" if metric.rule == "spread" else name] = metric.shown
+        self._since = {}
+        return values
+
+    def recent(self) -> dict[str, float]:
+        """Means over the last 100 episodes, or as many as there were."""
+        return {name: mean for name, chunks in self._episodes.items() if (mean := _mean(chunks)) is not None}
+
+    def returns(self, least: int = 1) -> dict[str, float]:
+        """The returns among them by team, of at least so many episodes; the team of a single agent is ``""``."""
+        enough = [name for name, chunks in self._episodes.items() if sum(number for _, number in chunks) >= least]
+        recent = self.recent()
+        return {
+            name.removeprefix(RETURN).strip("/"): recent[name]
+            for name in enough
+            if name in recent and (name == RETURN or name.startswith(f"{RETURN}/"))
+        }
+
+    def training(self) -> dict[str, dict[str, float]]:
+        """What algorithms reported last, by policy; the only one is ``""``."""
+        found: dict[str, dict[str, float]] = {}
+        for name, value in self.last.items():
+            if name.startswith(TRAIN):
+                policy, _, figure = name.removeprefix(TRAIN).rpartition("/")
+                found.setdefault(policy, {})[figure] = value
+        return found
+
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """What was measured since the last call, by the version that it was measured of."""
+        found: dict[tuple[int, int], dict[str, float]] = {}
+        for name in sorted(self._fresh):
+            metric = self._points[name]
+            found.setdefault((int(metric.number), int(metric.low)), {})[name] = metric.value
+        self._fresh.clear()
+        return tuple(Evaluation(env_steps, update, values) for (env_steps, update), values in sorted(found.items()))
+
+    def evaluation(self) -> Evaluation | None:
+        """The last one: its returns, and the first of the env's headline."""
+        if not self._points:
+            return None
+        newest = max(self._points.values(), key=lambda point: point.number)
+        points = {name: point for name, point in self._points.items() if point.number == newest.number}
+        parts = {name: name.split("/") for name in points}
+        shown = [name for name in points if parts[name][1:2] == ["return"] or parts[name][-1] in self.headline[:1]]
+        return Evaluation(int(newest.number), int(newest.low), {name: points[name].value for name in shown})
+
+    @property
+    def charted(self) -> frozenset[str]:
+        """The points worth a chart."""
+        return frozenset(name for name in self._points if self.followed(name))
+
+    def followed(self, name: str) -> bool:
+        """Worth a chart: returns, the env's headline of episodes in training, and the first of it elsewhere."""
+        parts = name.split("/")
+        if parts[0] == "episode" and parts[-1] in (*self.headline, "length"):
+            return True
+        return "return" in parts or parts[-1] in self.headline[:1]
+
+
+def _push(chunks: deque[tuple[float, float]], value: float, number: float) -> None:
+    """Keep the newest chunks that hold 100 episodes together."""
+    if number <= 0:
+        return
+    chunks.append((value, number))
+    held = sum(n for _, n in chunks)
+    while held - chunks[0][1] >= EPISODES:
+        held -= chunks.popleft()[1]
+
+
+def _mean(chunks: Iterable[tuple[float, float]]) -> float | None:
+    pairs = list(chunks)
+    number = sum(n for _, n in pairs)
+    return sum(value for value, _ in pairs) / number if number else None
