@@ -20,7 +20,7 @@ from srl.core.schedule import Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig:
-    """Settings of PPO; defaults are those of Stable-Baselines3 where minibatches of this size allow it."""
+    """Settings of PPO. The defaults suit small tasks; docs/tutorial.md says which to change first."""
 
     lr: Schedule = option(Schedule(5e-4), "learning rate of Adam", low=0)
     gamma: float = option(0.99, "discount of a step", low=0, high=1)
