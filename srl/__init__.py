@@ -33,6 +33,7 @@ _NAMES = {
     "Worker": "srl.workers.base",
     "Port": "srl.workers.base",
     "Sink": "srl.observe.sinks.base",
+    "GraphBuilder": "srl.graph.builder",
     "option": "srl.core.load",
     "register_algorithm": "srl.core.registry",
     "register_env": "srl.core.registry",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from srl.core.registry import register_transform as register_transform
     from srl.core.registry import register_transport as register_transport
     from srl.core.registry import register_worker as register_worker
+    from srl.graph.builder import GraphBuilder as GraphBuilder
     from srl.loaded import load_run as load_run
     from srl.observe.sinks.base import Sink as Sink
     from srl.run import Run

@@ -159,8 +159,8 @@ def test_python_snippets_run(place: str, text: str, tmp_path: Path) -> None:
     assert ended.stdout.strip()
 
 
-@pytest.mark.parametrize("file", ["clip_rewards.py", "averaged.py"])
-def test_the_worker_and_the_learner_have_fewer_than_forty_lines(file: str) -> None:
+@pytest.mark.parametrize("file", ["clip_rewards.py", "averaged.py", "drift.py", "mixed.py"])
+def test_examples_of_workers_learners_and_layouts_have_fewer_than_forty_lines(file: str) -> None:
     assert len((ROOT / "docs/examples" / file).read_text().splitlines()) < 40
 
 
@@ -221,6 +221,29 @@ def test_the_worker_clips_what_the_trainer_sees() -> None:
         session.step()
         rewards = session.batch.reward[session.batch.valid]
         assert rewards.max() == rewards.min() == 0.5
+
+
+def test_a_worker_of_another_kind_runs_by_name_beside_any_layout(tmp_path: Path) -> None:
+    words = ["experiment=cartpole", "workers.drift=docs/examples/drift.py:Drift", "stop.env_steps=16_000", "evaluation=null"]
+    for layout in ("impala", "inline"):
+        assert launched(tmp_path / layout, *words, f"layout={layout}", "workers.drift.order=1")["drift"] > 0
+    lines = dict(prepare(None, [*words, "workers.drift.order=1"], look=False).lines())
+    assert "drift: distance from the first weights, L1" in lines["workers"]
+
+
+def test_a_layout_made_with_the_builder_runs_by_name(tmp_path: Path) -> None:
+    words = ["experiment=cartpole", "layout=docs/examples/mixed.py:mixed", "stop.env_steps=16_000", "evaluation=null"]
+    last = launched(tmp_path, *words, "workers.trainer.publish_every=2")
+    assert last["env_steps"] >= 16_000
+    graph = prepare(None, words, look=False).graph
+    assert [(node.name, node.inside) for node in graph.nodes if node.worker != "trainer"] == [
+        ("alone", None), ("inside", "alone"), ("asking", None), ("beside", None),
+    ]  # fmt: skip
+
+
+def test_no_file_of_the_package_lists_an_example() -> None:
+    sources = "".join(file.read_text() for file in (ROOT / "srl").rglob("*.py"))
+    assert not [name for name in ("drift", "mixed", "ClipRewards", "Averaged") if f'"{name}"' in sources]
 
 
 @pytest.mark.parametrize("env", ["my_env.py:Corridor", "pennies.py:Pennies"])
