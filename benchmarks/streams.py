@@ -15,7 +15,6 @@ import numpy as np
 from srl.core.spec import Leaf
 from srl.streams.base import End, Side, StreamSpec
 from srl.streams.open import open_end
-from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 
 QUESTION = {"obs": Leaf((17,), "float32"), "first": Leaf((), "bool")}
@@ -26,12 +25,7 @@ SLABS = {
     "Atari 2.3 MB": {"obs": Leaf((80, 4, 84, 84), "uint8"), "rest": Leaf((80, 4), "float32")},
 }
 PARAMS = {"6 k": 6_000, "1 M": 1_000_000}
-VIAS = {
-    "inproc": ("inproc", Network()),
-    "shm": ("shm", Network()),
-    "ipc": ("ipc", Network()),
-    "zmq tcp": ("zmq", Network()),
-}
+VIAS = ("inproc", "shm", "ipc", "zmq")
 
 
 def main() -> None:
@@ -67,24 +61,21 @@ class Pair:
     """A near end here and a far end: in this process for inproc, in another one otherwise."""
 
     def __init__(self, via: str, kind: str, near: Side, far: Side, record: Any, answer: Any = None, **sizes: int) -> None:
-        transport, network = VIAS[via]
-        self.spec = StreamSpec(name="bench", kind=kind, via=transport, record=record, answer=answer or {})  # type: ignore[arg-type]
+        self.spec = StreamSpec(name="bench", kind=kind, via=via, record=record, answer=answer or {})  # type: ignore[arg-type]
         self.wakeup = Wakeup()
         self.far: End | None = None
         self.process: Any = None
-        self.near: Any = open_end(self.spec, near, name="bench:near/0", wakeup=self.wakeup, network=network, **sizes)
+        self.near: Any = open_end(self.spec, near, name="bench:near/0", wakeup=self.wakeup, **sizes)
         if via == "inproc":
             self.far = open_end(self.spec, far, name="bench:far/0", wakeup=self.wakeup)
             self.step = STEPS[far](self.far)
             join(self.near, self.far)
         else:
-            self._start(far, network)
+            self._start(far)
 
-    def _start(self, far: Side, network: Network) -> None:
+    def _start(self, far: Side) -> None:
         here, there = multiprocessing.get_context("fork").Pipe()
-        self.process = multiprocessing.get_context("fork").Process(
-            target=serve, args=(there, self.spec, far, network), daemon=True
-        )
+        self.process = multiprocessing.get_context("fork").Process(target=serve, args=(there, self.spec, far), daemon=True)
         self.process.start()
         address = here.recv()
         here.send(dict(self.near.address()))
@@ -114,9 +105,9 @@ def join(near: End, far: End) -> None:
     far.attach(near.name, near.address())
 
 
-def serve(pipe: Any, spec: StreamSpec, side: Side, network: Network) -> None:
+def serve(pipe: Any, spec: StreamSpec, side: Side) -> None:
     wakeup = Wakeup()
-    end = open_end(spec, side, name="bench:far/0", wakeup=wakeup, network=network)
+    end = open_end(spec, side, name="bench:far/0", wakeup=wakeup)
     pipe.send(dict(end.address()))
     end.attach("bench:near/0", pipe.recv())
     step = STEPS[side](end)
@@ -215,11 +206,10 @@ def infer(via: str, rows: int) -> tuple[Pair, Any]:
 
 def hand_over(via: str, record: Any, seconds: float) -> float:
     """Both ends in this process, each with its wakeup: what the two of them pay together, without waiting."""
-    transport, network = VIAS[via]
-    spec = StreamSpec(name="bench", kind="sample", via=transport, record=record)  # type: ignore[arg-type]
+    spec = StreamSpec(name="bench", kind="sample", via=via, record=record)  # type: ignore[arg-type]
     wakeups = [Wakeup(), Wakeup()]
-    producer: Any = open_end(spec, "producer", name="bench:near/0", wakeup=wakeups[0], network=network, slots=2)
-    consumer: Any = open_end(spec, "consumer", name="bench:far/0", wakeup=wakeups[1], network=network)
+    producer: Any = open_end(spec, "producer", name="bench:near/0", wakeup=wakeups[0], slots=2)
+    consumer: Any = open_end(spec, "consumer", name="bench:far/0", wakeup=wakeups[1])
     join(producer, consumer)
     times, clock = [], time.perf_counter
     end, number = clock() + seconds, 0

@@ -20,8 +20,6 @@ class Network:
 
     bind: str = "tcp://127.0.0.1"
     """Where sockets bind, without the port."""
-    host: str = ""
-    """What peers call this host; empty: the address of `bind`."""
     curve: tuple[bytes, bytes] | None = None
     """Public and secret key of this process; None: in the clear."""
 

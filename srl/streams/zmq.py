@@ -25,7 +25,7 @@ _HUBS = ("consumer", "server", "publisher")
 _LARGE = 500_000
 """From here on frames are handed to ZeroMQ without a copy."""
 _SLACK = 1 << 16
-"""Small lies about a size are seen and counted; at larger ones ZeroMQ cuts the connection before anything is allocated."""
+"""Frames that are a little too large are refused and counted; at larger ones ZeroMQ cuts the connection before it allocates."""
 _UNITS = 4096
 """Envs that one question may hold."""
 _BEAT = 0.1
@@ -58,12 +58,11 @@ class ZmqTransport(Transport):
 
     @classmethod
     def beside(cls, wakeup: Wakeup, network: Network) -> Self:
-        return cls(wakeup, network.bind, network.host, network.curve)
+        return cls(wakeup, network.bind, network.curve)
 
-    def __init__(self, wakeup: Wakeup, bind: str, host: str, curve: tuple[bytes, bytes] | None) -> None:
-        self._wakeup = wakeup
+    def __init__(self, wakeup: Wakeup, bind: str, curve: tuple[bytes, bytes] | None) -> None:
+        self.wakeup = wakeup
         self._bind = bind
-        self._host = host
         self._curve = curve
         self._gate: Gate | None = gate_of(wakeup) if curve else None
         self._router: _Socket | None = None
@@ -119,10 +118,6 @@ class ZmqTransport(Transport):
 
     # what sockets and wires use -------------------------------------------------------------------------------------
 
-    @property
-    def wakeup(self) -> Wakeup:
-        return self._wakeup
-
     def arrived(self, identity: bytes, frame: Any) -> None:
         """A frame came in at the router."""
         wire = self._wires.get(int.from_bytes(identity, "little")) if len(identity) == 8 else None
@@ -154,8 +149,6 @@ class ZmqTransport(Transport):
         else:
             socket.bind(f"{self._bind}:0")
         endpoint: str = socket.get(zmq.LAST_ENDPOINT).decode().rstrip("\0")
-        if self._host and endpoint.startswith("tcp://"):
-            endpoint = f"tcp://{self._host}:{endpoint.rpartition(':')[2]}"
         return endpoint
 
     def _open_dealer(self, address: Mapping[str, Any]) -> _Socket:
@@ -169,7 +162,7 @@ class ZmqTransport(Transport):
         return dealer
 
     def _socket(self, kind: int) -> Any:
-        socket = self._wakeup.context.socket(kind)
+        socket = self.wakeup.context.socket(kind)
         for option, value in _OPTIONS.items():
             socket.set(option, value)
         socket.set(zmq.MAXMSGSIZE, self._largest + _SLACK)
@@ -183,7 +176,7 @@ class IpcTransport(ZmqTransport):
 
     @classmethod
     def beside(cls, wakeup: Wakeup, network: Network) -> Self:
-        return cls(wakeup, "ipc://@", "", network.curve)
+        return cls(wakeup, "ipc://@", network.curve)
 
 
 class _Socket:
