@@ -23,6 +23,3 @@ ANSWER = 17  #     server -> client          group      ticket     version      
 CHANGED = 24  #    publisher -> subscriber   -          -          -                              - (shared memory: look again)
 POLL = 25  #       subscriber -> publisher   -          version+1  -                              - (send what is newer)
 PARAMS = 26  #     publisher -> subscriber   -          -          version                        the parameters
-FETCH = 27  #      subscriber -> publisher   kind       argument   request                        - (a kept version)
-KEPT = 28  #       publisher -> subscriber   handle     request    version                        the parameters
-LIST = 29  #       publisher -> subscriber   -          forgotten  version                        - (this version is kept)

@@ -8,32 +8,25 @@ publish: copy         -- PARAMS ------>   latest: what came last, then POLL agai
 
 slot in shared memory    written as number n -> newest -> n+1 and n+2 go to the other two slots -> written as n+3
                          a reader that copied while n+2 began copies again
-
-kept versions            publish(keep=True) -- LIST --> kept;  fetch -- FETCH --> waits until one fits;  -- KEPT --> fetched
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from srl.core.errors import UserError
 from srl.core.tree import Array, Tree
-from srl.core.types import Counts, Waiting
+from srl.core.types import Counts
 from srl.streams.base import StreamSpec, Version
 from srl.streams.codec import Arena, Layout
-from srl.streams.messages import CHANGED, FETCH, KEPT, LIST, PARAMS, POLL
+from srl.streams.messages import CHANGED, PARAMS, POLL
 from srl.streams.peers import Peer, Peers
 from srl.streams.transport import Transport, Wire
 
-HISTORY = 64
-"""Versions that a publisher remembers: of more, some between the oldest and the newest are given up."""
 _SLOTS = 3
-_LATEST, _UNIFORM, _EXACT = range(3)
-_UNIT = 1 << 53
 
 
 def version_arena(record: Layout) -> Arena:
@@ -45,7 +38,6 @@ def version_arena(record: Layout) -> Arena:
 class _SubscriberPeer(Peer):
     newer_than: int | None = None
     """Its open question: -1 asks for any version."""
-    fetch: tuple[int, int, int] | None = None
 
 
 class ParamPublisher(Peers[_SubscriberPeer]):
@@ -60,11 +52,10 @@ class ParamPublisher(Peers[_SubscriberPeer]):
         self._slots = [self._layout.flat(arena.record(self._memory, slot)) for slot in range(_SLOTS)] if shares else []
         self._version: Version = -1
         self._newest: Tree = {}
-        self._kept: dict[Version, Any] = {}
-        self._handlers = {POLL: self._on_poll, FETCH: self._on_fetch}
+        self._handlers = {POLL: self._on_poll}
 
-    def publish(self, version: Version, params: Tree, keep: bool = False) -> None:
-        """Make this the newest version. The tree is copied before this returns. `keep`: also remember it for `fetch`."""
+    def publish(self, version: Version, params: Tree) -> None:
+        """Make this the newest version. The tree is copied before this returns."""
         if version <= self._version:
             raise ValueError(f"{self.name}: version {version} after {self._version}: versions only grow")
         arrays = self._layout.checked(params)
@@ -75,12 +66,8 @@ class ParamPublisher(Peers[_SubscriberPeer]):
             self._write(self._words, arrays, version)
         else:
             self._newest = self._copy(arrays)
-        dropped = self._keep(version, arrays) if keep else version
         for peer in self._by_name.values():
-            if keep:
-                peer.wire.send(LIST, 0, dropped, version)
             self._notify(peer)
-            self._serve_fetch(peer)
 
     def _write(self, words: memoryview, arrays: list[Array], version: Version) -> None:
         number = words[0] + 1
@@ -111,61 +98,15 @@ class ParamPublisher(Peers[_SubscriberPeer]):
         peer.newer_than = from_version - 1
         self._notify(peer)
 
-    # kept versions --------------------------------------------------------------------------------------------------
-
-    @property
-    def kept(self) -> Mapping[Version, Tree]:
-        """What is remembered, oldest first; nothing where only shared memory holds it."""
-        return self._kept if self._words is None else {}
-
-    def _keep(self, version: Version, arrays: list[Array]) -> Version:
-        """The version that was given up for it; itself if there was room."""
-        dropped = version
-        if len(self._kept) == HISTORY:
-            dropped = thinned([*self._kept, version])
-            handle = self._kept.pop(dropped)
-            if self._words is not None:
-                self.transport.drop(handle)
-        if self._words is None:
-            self._kept[version] = self._newest
-            return dropped
-        arena = Arena(1, [self._layout])
-        handle, memory = self.transport.keep(arena.size)
-        for target, source in zip(self._layout.flat(arena.record(memory, 0)), arrays, strict=True):
-            target[...] = source
-        arena.words(memory)[0] = version
-        self._kept[version] = handle
-        return dropped
-
-    def _on_fetch(self, peer: _SubscriberPeer, kind: int, argument: int, request: int, _body: Tree | None) -> None:
-        peer.fetch = (kind, argument, request)
-        self._serve_fetch(peer)
-
-    def _serve_fetch(self, peer: _SubscriberPeer) -> None:
-        if peer.fetch is None:
-            return
-        kind, argument, request = peer.fetch
-        version = choose(list(self._kept), kind, argument)
-        if version is None:
-            return
-        peer.fetch = None
-        kept = self._kept[version]
-        if self._words is not None:
-            peer.wire.send(KEPT, kept, request, version)
-        else:
-            peer.wire.send(KEPT, 0, request, version, kept)
-
     # peers ----------------------------------------------------------------------------------------------------------
 
     def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
-        return {PARAMS: self._layout, KEPT: self._layout}
+        return {PARAMS: self._layout}
 
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _SubscriberPeer:
         return _SubscriberPeer(name, address["source"], wire)
 
     def _attached(self, peer: _SubscriberPeer) -> None:
-        for version in self._kept:
-            peer.wire.send(LIST, 0, version, version)
         if self.transport.by != "bytes":  # there the subscriber asks
             self._notify(peer)
 
@@ -173,7 +114,6 @@ class ParamPublisher(Peers[_SubscriberPeer]):
         if self._words is not None:
             self._words.release()
         self._slots.clear()
-        self._kept.clear()
 
 
 @dataclass(slots=True, eq=False)
@@ -182,7 +122,6 @@ class _PublisherPeer(Peer):
     slots: list[list[Array]]
     seen: int = -1
     version: Version = -1
-    kept: list[Version] = field(default_factory=list)
 
 
 class ParamSubscriber(Peers[_PublisherPeer]):
@@ -196,10 +135,7 @@ class ParamSubscriber(Peers[_PublisherPeer]):
         self._sources: list[_PublisherPeer] = []
         self._shared: list[_PublisherPeer] = []
         self._copy: list[Array] = []
-        self._request = 0
-        self._selector = ""
-        self._fetched: tuple[Version, Tree] | None = None
-        self._handlers = {PARAMS: self._on_params, CHANGED: self._on_changed, KEPT: self._on_kept, LIST: self._on_list}
+        self._handlers = {PARAMS: self._on_params, CHANGED: self._on_changed}
 
     def latest(self, newer_than: Version) -> tuple[Version, Tree] | None:
         """The newest version if it is newer than that (cheap: ask as often as you like). Valid until the next call."""
@@ -212,9 +148,6 @@ class ParamSubscriber(Peers[_PublisherPeer]):
         if self._pending is None or self._pending[0] <= newer_than:
             return None
         return self._take(self._pending)
-
-    def waits(self) -> Waiting | None:
-        return Waiting("past version", self.workers) if self._selector else None
 
     def _take(self, found: tuple[Version, Tree]) -> tuple[Version, Tree]:
         self._counts.taken += 1
@@ -261,56 +194,10 @@ class ParamSubscriber(Peers[_PublisherPeer]):
         elif self._pending is None or version > self._pending[0]:
             self._pending = (version, body)
 
-    # kept versions --------------------------------------------------------------------------------------------------
-
-    @property
-    def kept(self) -> tuple[Version, ...]:
-        """The versions that `fetch` can find, oldest first, as far as this end knows."""
-        return tuple(self._sources[-1].kept) if self._sources else ()
-
-    def fetch(self, selector: str) -> tuple[Version, Tree] | None:
-        """A kept version: `latest-10`, `uniform:<draw in [0, 1)>` or `=<version>`; None until it has come: ask again."""
-        if selector != self._selector:
-            self._selector, self._fetched = selector, None
-            self._request += 1
-            self._ask_fetch()
-        found = self._fetched
-        if found is not None:
-            self._selector, self._fetched = "", None
-        return found
-
-    def _ask_fetch(self) -> None:
-        if not self._selector:
-            return
-        kind, argument = parse(self._selector)
-        if self._sources:
-            self._sources[-1].wire.send(FETCH, kind, argument, self._request)
-
-    def _on_list(self, peer: _PublisherPeer, _slot: int, forgotten: Version, version: Version, _body: Tree | None) -> None:
-        peer.kept = [*(one for one in peer.kept if one not in (forgotten, version)), version]
-
-    def _on_kept(self, peer: _PublisherPeer, handle: int, request: int, version: Version, body: Tree | None) -> None:
-        if request != self._request or not self._selector:
-            return
-        if body is None:
-            body = self._load(peer, handle, version)
-            if body is None:
-                self._request += 1
-                self._ask_fetch()
-                return
-        self._fetched = (version, body)
-
-    def _load(self, peer: _PublisherPeer, handle: int, version: Version) -> Tree | None:
-        arena = Arena(1, [self._layout])
-        memory = peer.wire.load(handle, arena.size)
-        if memory is None or arena.words(memory)[0] != version:
-            return None
-        return arena.record(memory, 0, writable=False)
-
     # peers ----------------------------------------------------------------------------------------------------------
 
     def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
-        return {PARAMS: self._layout, KEPT: self._layout}
+        return {PARAMS: self._layout}
 
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _PublisherPeer:
         memory = wire.memory if self.transport.by == "memory" else None
@@ -325,7 +212,6 @@ class ParamSubscriber(Peers[_PublisherPeer]):
         self._shared = [source for source in self._sources if source.words is not None]
         if self.transport.by == "bytes":
             peer.wire.send(POLL, 0, self._seen + 1)
-        self._ask_fetch()
 
     def _detached(self, peer: _PublisherPeer, reason: str) -> Counts:
         """What it had published last can still be read."""
@@ -340,44 +226,5 @@ class ParamSubscriber(Peers[_PublisherPeer]):
     def _release_memory(self) -> None:
         self._sources.clear()
         self._shared.clear()
-        self._pending = self._fetched = None
+        self._pending = None
         self._copy = []
-
-
-# which versions are kept, and which one a selector means --------------------------------------------------------------
-
-
-def parse(selector: str) -> tuple[int, int]:
-    """(kind, argument) of `latest-10` (ten kept versions before the newest), `uniform:<draw in [0, 1)>`, `=<version>`."""
-    try:
-        if selector.startswith("latest-"):
-            return _LATEST, int(selector.removeprefix("latest-"))
-        if selector.startswith("uniform:"):
-            draw = float(selector.removeprefix("uniform:"))
-            if 0 <= draw < 1:
-                return _UNIFORM, int(draw * _UNIT)
-        if selector.startswith("="):
-            return _EXACT, int(selector.removeprefix("="))
-    except ValueError:
-        pass
-    raise UserError(
-        f"`{selector}` does not select a kept version",
-        ("expected", "latest-<n>, uniform:<draw in [0, 1)> or =<version>"),
-        code="E03",
-    )
-
-
-def thinned(versions: Sequence[Version]) -> Version:
-    """The one of three or more that is missed least: between the closest neighbours. The oldest and the newest stay."""
-    return min(zip(versions, versions[1:], versions[2:], strict=False), key=lambda three: three[2] - three[0])[1]
-
-
-def choose(versions: list[Version], kind: int, argument: int) -> Version | None:
-    """The kept version that is meant; `versions` from the oldest on."""
-    if not versions:
-        return None
-    if kind == _LATEST:
-        return versions[max(0, len(versions) - 1 - argument)]
-    if kind == _UNIFORM:
-        return versions[min(argument, _UNIT - 1) * len(versions) // _UNIT]
-    return argument if argument in versions else None

@@ -89,7 +89,6 @@ class ShmTransport(Transport):
     def __init__(self, wakeup: Wakeup) -> None:
         self._wakeup = wakeup
         self._segment: Segment | None = None
-        self._kept: dict[int, Segment] = {}
         self._source = 0
         self._number = -1
 
@@ -115,41 +114,30 @@ class ShmTransport(Transport):
         if not stat.S_ISFIFO(os.fstat(pipe).st_mode):
             os.close(pipe)
             raise WireError(f"cannot reach {address['name']}: its process has exited", ("found", f"no pipe at {path}"))
-        return _PipeWire(self._wakeup, self._source, int(address["number"]), pipe, segment, pid, source)
+        return _PipeWire(self._wakeup, self._source, int(address["number"]), pipe, segment)
 
     def settle(self) -> None:
         self._wakeup.drain()
-
-    def keep(self, size: int) -> tuple[int, Any]:
-        segment = Segment.create(size, self._source)
-        self._kept[segment.descriptor] = segment
-        return segment.descriptor, segment.buffer
-
-    def drop(self, handle: int) -> None:
-        self._kept.pop(handle).close()
 
     def close(self) -> None:
         if self._segment is None:
             return
         self._wakeup.forget(self._number)
-        for segment in [self._segment, *self._kept.values()]:
-            segment.close()
-        self._kept.clear()
+        self._segment.close()
         self._segment = None
 
 
 class _PipeWire(Wire):
     """Writes into the pipe of a peer's process; what does not fit into a full pipe waits here, in order."""
 
-    __slots__ = ("__weakref__", "_backlog", "_number", "_pid", "_pipe", "_segment", "_source", "_target", "_wakeup")
+    __slots__ = ("__weakref__", "_backlog", "_number", "_pipe", "_segment", "_source", "_wakeup")
 
-    def __init__(self, wakeup: Wakeup, source: int, number: int, pipe: int, segment: Segment, pid: int, target: int) -> None:
+    def __init__(self, wakeup: Wakeup, source: int, number: int, pipe: int, segment: Segment) -> None:
         self._wakeup = wakeup
         self._source = source
         self._number = number
         self._pipe = pipe
         self._segment = segment
-        self._pid, self._target = pid, target
         self._backlog: deque[bytes] = deque()
 
     def send(self, kind: int, slot: int = 0, number: int = 0, value: int = 0, body: Tree | None = None) -> None:
@@ -169,12 +157,6 @@ class _PipeWire(Wire):
     @property
     def memory(self) -> Any:
         return self._segment.buffer
-
-    def load(self, handle: int, size: int) -> Any:
-        try:
-            return Segment.attach(self._pid, handle, size, self._target).buffer
-        except WireError:
-            return None
 
     def close(self) -> None:
         self._wakeup.cancel(self)

@@ -50,14 +50,6 @@ class Transport(ABC):
     def settle(self) -> None:
         """Read what a dead peer wrote before it died."""
 
-    def keep(self, size: int) -> tuple[int, Any]:
-        """More memory that peers can `load`, and its handle."""
-        raise NotImplementedError
-
-    def drop(self, handle: int) -> None:
-        """Give such memory back."""
-        raise NotImplementedError
-
     @abstractmethod
     def close(self) -> None:
         """Give everything back. Idempotent."""
@@ -76,10 +68,6 @@ class Wire(ABC):
     def memory(self) -> Any:
         """The peer's arena, where this transport can see it, else None."""
         return None
-
-    def load(self, handle: int, size: int) -> Any:
-        """What the peer keeps under this handle, where its memory can be seen; None if it keeps it no longer."""
-        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:
