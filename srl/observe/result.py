@@ -1,4 +1,4 @@
-"""The end of a run in words: what happened, why, what was saved and how to go on."""
+"""How a run ended, in words: what happened, why, what was saved and how to resume."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXIT_CODES: Mapping[Kind, int] = {
 }
 
 _LITTLE = 256 << 20
-"""Bytes: a host with less to give is short of memory."""
+"""Bytes: a host with less free memory is short of it."""
 
 TAIL = 20
 """Lines of a log that are shown."""
@@ -40,7 +40,7 @@ class Failure:
     at: float
     """Seconds after the start of the run."""
     exit_code: int | None = None
-    """As `subprocess` gives it: negative for a signal; None: it raised, its process lives."""
+    """As in `subprocess`: negative for a signal. None: it raised, and its process is alive."""
     error: str = ""
     """What it raised: a traceback, or a message of `SrlError.format`."""
     log: str = ""
@@ -76,11 +76,11 @@ class Failure:
             return f"raised {_raised(self.error)[0].split(':')[0].strip()}"
         if self.exit_code is not None:
             return f"exited with code {self.exit_code}"
-        return "stopped answering"
+        return "exited without an error message"
 
     @property
     def cause(self) -> str:
-        """The most likely reason, and what speaks for it."""
+        """The most likely reason, and the evidence for it."""
         memory = [f"rss {_gigabytes(self.rss)}"] if self.rss else []
         memory += [f"host free {_gigabytes(self.host_free)}"] if self.host_free is not None else []
         facts = f" ({'; '.join(memory)})" if memory else ""
@@ -91,16 +91,16 @@ class Failure:
             return f"crash in native code ({name}){facts}"
         if name:
             return f"ended by {name}{facts}"
-        return "; ".join(_raised(self.error)) if self.error else f"no reason given{facts}"
+        return "; ".join(_raised(self.error)) if self.error else f"unknown{facts}"
 
     def _killer(self) -> str:
-        """The kernel counts its OOM kills for the whole host, and in a container not at all: memory must have been short."""
+        """The kernel counts OOM kills for the whole host, and in a container not at all: free memory is evidence too."""
         if self.host_free is None:
             return "kernel OOM killer" if self.out_of_memory else "killed from outside (SIGKILL)"
         short = self.host_free < self.rss + _LITTLE  # what it held is free again by now
         if self.out_of_memory and short:
             return "kernel OOM killer"
-        return "killed from outside (SIGKILL)" + ("; memory was short: most likely the kernel's OOM killer" if short else "")
+        return "killed from outside (SIGKILL)" + ("; memory was short: probably the kernel's OOM killer" if short else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -109,20 +109,18 @@ class RunResult:
 
     kind: Kind
     headline: str = ""
-    """What happened, for every kind but `worker failure`, which says it itself."""
+    """What happened; of a worker failure, the failures say it."""
     failures: tuple[Failure, ...] = ()
     run: str = ""
     """The run folder, as a person would type it."""
     checkpoint: str = ""
     """Name of the newest complete checkpoint."""
-    overrides: tuple[str, ...] = ()
-    """Settings worth changing when going on: `workers.actor.envs=8`."""
     summary: tuple[tuple[str, str], ...] = ()
     """Figures of the run: (label, text)."""
     error: SrlError | None = None
     """The error behind a `user error`, or what the run itself raised."""
     waits: Mapping[str, Collection[Waiting]] = field(default_factory=dict)
-    """Of a stall: what each worker waits for."""
+    """What each worker of a stalled run waits for."""
 
     def __repr__(self) -> str:
         problem = self.problem()
@@ -136,17 +134,15 @@ class RunResult:
 
     @property
     def first(self) -> Failure | None:
-        """The worker that failed first: the others are most often its victims."""
+        """The worker that failed first; later failures usually follow from it."""
         return min(self.failures, key=lambda failure: failure.at, default=None)
 
     def resume(self) -> str:
-        """The command that goes on, or empty if nothing was saved."""
-        if not (self.run and self.checkpoint):
-            return ""
-        return " ".join(["python -m srl.launch --resume", self.run, *self.overrides])
+        """The command that resumes the run; empty if nothing was saved."""
+        return f"python -m srl.launch --resume {self.run}" if self.run and self.checkpoint else ""
 
     def format(self) -> str:
-        """All that is printed at the end."""
+        """Everything that is printed at the end."""
         problem = self.problem()
         if problem is None:
             return aligned([(self.kind, self.headline), *self.summary, *self._saved()])
@@ -199,7 +195,7 @@ class RunResult:
         if self.checkpoint:
             yield "checkpoint", f"{self.run}/checkpoints/{self.checkpoint}" if self.run else self.checkpoint
         if self.resume():
-            yield ("go on" if self.kind in ("done", "solved") else "resume"), self.resume()
+            yield "resume", self.resume()
         if self.run and self.checkpoint:
             yield "watch", f"python -m srl play {self.run}"
 
@@ -221,8 +217,7 @@ def _gigabytes(number: int) -> str:
 
 
 def _raised(text: str) -> list[str]:
-    """What was raised, then the notes on where: the lines that a traceback has below its last frame, without the rest of a
-    long message. Our own errors say it first."""
+    """The lines of a traceback below its last frame: the first of the message, and notes. Of our own errors, the headline."""
     lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()] or [""]
     if headline := next((line for line in lines if line.startswith("error[")), ""):
         return [headline]

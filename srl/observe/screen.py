@@ -36,12 +36,14 @@ def line(report: Report) -> str:
     limit = report.advice.partition(":")[0]  # `the trainer is the limit`
     parts = [f"return {returns(report, brief=True)}" if report.returns else "", evaluation(report), rates(report), limit]
     parts += [_dropped(row) for row in report.streams]
-    parts += [f"{name} {value:.2f}" for name, value in report.stats.items()]
-    parts += [part for policy, values in report.training.items() for part in training(policy, values)]
     text = f"{clock_time(report.elapsed)} | {steps(report)}"
     for part in parts:
         if part and len(text) + 3 + len(part) <= LOG_WIDTH:
             text += f" | {part}"
+    for part in (part for policy, values in report.training.items() for part in training(policy, values)):
+        if len(text) + 3 + len(part) > LOG_WIDTH:
+            break
+        text += f" | {part}"
     return text
 
 

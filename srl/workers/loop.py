@@ -75,8 +75,8 @@ class WorkerLoop:
                 worker=worker_id.name,
                 port=port,
                 side=self._side(worker_id, port),
-                address=dict(end.address()),
-                slots=int(getattr(end, "slots", 0)),
+                address=(address := dict(end.address())),
+                slots=int(address.get("slots", 0)),
             )
             for worker_id in self._ids
             for port, end in self._ends[worker_id.name].items()

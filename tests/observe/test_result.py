@@ -1,4 +1,4 @@
-"""One result: who failed first, why, what was saved, how to go on."""
+"""One result: who failed first, why, what was saved, how to resume."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ def test_a_killed_worker_word_for_word() -> None:
         failures=(LATER, KILLED),
         run="runs/x",
         checkpoint="step_000400000",
-        overrides=("workers.actor.envs=8",),
     )
     assert result.format().splitlines() == [
         "error[R01]: actor/7 died (signal 9) 00:12:41 after start; last step 41,203",
         "  cause: kernel OOM killer (rss 3.1 GB; host free 0.2 GB)   logs: runs/x/logs/actor-7.log (last 20 lines below)",
         "  then: trainer/0 failed after it",
         "  policy: workers.actor.on_failure=stop -> stopping; checkpoint step_000400000 is complete",
-        "  next: python -m srl.launch --resume runs/x workers.actor.envs=8",
+        "  next: python -m srl.launch --resume runs/x",
         *[f"  | line {number}" for number in range(10, 30)],
     ]
     assert result.exit_code == 3
@@ -112,7 +111,7 @@ def test_the_cause_of_a_real_death_is_named(number: signal.Signals) -> None:
             3_100_000_000,
             3_200_000_000,
             False,
-            "killed from outside (SIGKILL); memory was short: most likely the kernel's OOM killer (rss 3.1 GB; host free 3.2 GB)",
+            "killed from outside (SIGKILL); memory was short: probably the kernel's OOM killer (rss 3.1 GB; host free 3.2 GB)",
         ),
         (0, None, False, "killed from outside (SIGKILL)"),
     ],
@@ -125,9 +124,9 @@ def test_a_real_time_signal_without_a_name_is_still_told() -> None:
     assert Failure(worker="a/0", at=0.0, exit_code=-37).cause == "ended by signal 37"
 
 
-def test_a_worker_that_exits_or_falls_silent_is_told() -> None:
+def test_a_worker_that_exits_is_told_with_its_code_if_it_has_one() -> None:
     assert Failure(worker="a/0", at=0.0, exit_code=3).how == "exited with code 3"
-    assert Failure(worker="a/0", at=0.0).how == "stopped answering"
+    assert Failure(worker="a/0", at=0.0).how == "exited without an error message"
 
 
 def test_a_good_end_names_checkpoint_and_next_steps() -> None:
@@ -142,7 +141,7 @@ def test_a_good_end_names_checkpoint_and_next_steps() -> None:
         "solved      return 480.1 >= 475 after 118,784 env steps in 00:00:31",
         "ledger      samples: 58 put = 58 taken + 0 in flight",
         "checkpoint  runs/cartpole/a/checkpoints/step_000118784",
-        "go on       python -m srl.launch --resume runs/cartpole/a",
+        "resume      python -m srl.launch --resume runs/cartpole/a",
         "watch       python -m srl play runs/cartpole/a",
     ]
 
