@@ -86,7 +86,7 @@ def test_an_inline_graph_that_cannot_move_names_who_waits_for_what(tmp_path: Any
 def test_the_result_says_why_a_process_was_not_restarted(tmp_path: Any) -> None:
     work = graph(inside=True, on_failure="restart", count={"die": "exit"})
     _, result = run(with_node(work, "counter", on_failure="stop"), RunFolder.create(tmp_path, "rig", 1))
-    assert "policy: counter.on_failure=stop -> stopping; " in result.format()
+    assert "policy: workers.counter.on_failure=stop -> stopping; " in result.format()
 
 
 def test_a_worker_that_leaves_the_program_is_blamed_inline(tmp_path: Any) -> None:
