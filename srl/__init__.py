@@ -105,7 +105,7 @@ def launch(
     `run.wait()` raises the error of a run that failed. `quiet` prints nothing.
     `resume`: a run folder. `resume_or_start`: the id of a run, which is resumed if it is there and started if not.
     """
-    from srl.core.imports import refuse_while_importing
+    from srl.core.registry import refuse_while_importing
     from srl.observe.sinks.console import Console
     from srl.run import make_run
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from srl.api.actions import action_map
 from srl.api.env import mask_leaves
 from srl.api.policy import Ask, Policy
 from srl.core.errors import UserError
@@ -17,7 +18,6 @@ from srl.core.files import read_text
 from srl.core.seeds import Rng, row_keys, word
 from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, leaves, map_tree
-from srl.envs.bounds import action_map
 from srl.graph.build import graph_from_yaml
 from srl.graph.spec import Graph
 from srl.plan.acting import ready_policy

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import nn
 
+from srl.api.actions import head_size
 from srl.api.batch import Batch
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import PolicySpec
 from srl.core.load import option
 from srl.nets.dists import make_dist
-from srl.nets.heads import head_size
 
 
 @dataclass(frozen=True, kw_only=True)

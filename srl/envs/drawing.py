@@ -7,15 +7,8 @@ import importlib
 import os
 import sys
 import warnings
-from typing import Any
 
 from srl.core.errors import Fact, UserError
-
-
-def frame_rate(env: Any) -> float:
-    """Frames per second of a gymnasium or PettingZoo env, from its metadata."""
-    rate = (getattr(env, "metadata", None) or {}).get("render_fps")
-    return float(rate) if isinstance(rate, int | float) and rate > 0 else 30.0
 
 
 def choose_gl() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from srl.core.errors import NotImportable, UserError
-from srl.core.imports import dotted_path
+from srl.core.registry import dotted_path
 
 
 @dataclass(frozen=True, slots=True)

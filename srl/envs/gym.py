@@ -14,14 +14,13 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from srl.api.env import TEAM, BatchEnv, Block, EnvSpec, TeamBlock, TeamSpec
 from srl.core.errors import SrlError, UserError
-from srl.core.imports import import_path
 from srl.core.load import load, nearest, option
+from srl.core.registry import import_path
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree, map_tree
-from srl.envs.drawing import choose_gl, frame_rate
 from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, describe, is_reward, name_of
-from srl.envs.spaces import Actions, Fault, Obs, actions_of, obs_of
+from srl.envs.spaces import Actions, Fault, Obs, actions_of, frame_rate, obs_of
 
 _EIGHTH = 8
 _NEVER = sys.maxsize
@@ -50,6 +49,8 @@ class GymEnv(BatchEnv):
         self.config: GymConfig = load(GymConfig, args, path="env")
         self.name = name_of(self.config.id)
         if self.config.render:
+            from srl.envs.drawing import choose_gl
+
             choose_gl()
         made = [self._make() for _ in range(count)]
         self._envs = [env for env, _ in made]

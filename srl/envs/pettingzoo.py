@@ -18,9 +18,9 @@ from srl.core.load import load, nearest, option
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
 from srl.core.tree import Array, Tree, map_tree
-from srl.envs.drawing import choose_gl, frame_rate
+from srl.envs.drawing import choose_gl
 from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, is_reward, name_of
-from srl.envs.spaces import Actions, BoxActions, Fault, Obs, actions_of, obs_of
+from srl.envs.spaces import Actions, BoxActions, Fault, Obs, actions_of, frame_rate, obs_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -339,3 +339,9 @@ def _likely_shape(found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     if found[1:] == wanted:
         return "an axis too many: return one observation, not a batch"
     return f"declare shape {sizes(found)}, or return {sizes(wanted)}"
+
+
+def frame_rate(env: Any) -> float:
+    """Frames per second of a gymnasium or PettingZoo env, from its metadata."""
+    rate = (getattr(env, "metadata", None) or {}).get("render_fps")
+    return float(rate) if isinstance(rate, int | float) and rate > 0 else 30.0

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from srl.api.actions import head_size, real_size
 from srl.api.batch import Batch
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
 from srl.core.tree import leaves
 from srl.nets.dists import make_dist
-from srl.nets.heads import head_size, real_size
 from srl.nets.mlp import Mlp, linear
 from srl.nets.normalizer import Normalizer
 from srl.nets.settings import ActorCriticConfig

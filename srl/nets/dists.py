@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from srl.api.actions import head_size, real_size
 from srl.api.env import ActionSpec, Discrete, MultiBinary, MultiDiscrete
 from srl.core.seeds import Rng
-from srl.nets.heads import FORBIDDEN, LOG_2PI, head_size, real_size
+from srl.nets.numpy_dists import FORBIDDEN, LOG_2PI
 
 
 def make_dist(action: ActionSpec, logits: Tensor, mask: Any = None, log_std: Tensor | None = None) -> Any:

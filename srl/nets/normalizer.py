@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from srl.api.batch import Ranks
-from srl.nets.heads import LIMIT
+from srl.nets.numpy_mlp import LIMIT
 
 
 class Normalizer(nn.Module):

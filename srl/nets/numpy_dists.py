@@ -8,10 +8,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from srl.api.actions import head_size, real_size
 from srl.api.env import ActionSpec, Box, Discrete, MultiBinary, MultiDiscrete
 from srl.core.seeds import Rng
 from srl.core.tree import Array
-from srl.nets.heads import FORBIDDEN, LOG_2PI, head_size, real_size
+
+FORBIDDEN = -1e9
+"""The logit of a masked choice: finite, so that nothing becomes nan."""
+LOG_2PI = math.log(2.0 * math.pi)
 
 
 class Sampler(Protocol):

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from srl.api.actions import head_size, real_size
 from srl.api.policy import Act, Ask, Bounds, PolicySpec
 from srl.core.load import load
 from srl.core.spec import TreeSpec
 from srl.core.tree import Array, Tree, leaves
-from srl.nets.heads import LIMIT, head_size, real_size
 from srl.nets.numpy_dists import Sampler, make_sampler
 from srl.nets.settings import ActorCriticConfig
 
@@ -21,6 +21,9 @@ BLOCK = 128
 """Rows that pass through the layers together: what lies between two of them stays in the second cache."""
 
 Buffers = tuple[Array, list[Array], list[Array]]
+
+LIMIT = 10.0
+"""Normalised inputs are clipped to this many deviations."""
 
 
 class MLPPolicy:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from srl.api.actions import head_size, real_size
 from srl.api.batch import Batch
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
@@ -18,7 +19,6 @@ from srl.core.spec import TreeSpec
 from srl.core.tree import leaves
 from srl.nets.cells import CELLS
 from srl.nets.dists import make_dist
-from srl.nets.heads import head_size, real_size
 from srl.nets.mlp import Mlp, linear
 from srl.nets.running import RunningScale
 from srl.nets.settings import WIDEST, check_weights

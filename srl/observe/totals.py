@@ -19,7 +19,7 @@ from srl.observe.ledgers import Ledgers
 from srl.observe.metrics import Rate
 from srl.observe.processors import Processors
 from srl.observe.report import Report, StreamRow, WorkerRow, by_role
-from srl.workers.reports import WorkerReport, report_from_data
+from srl.workers.messages import WorkerReport, report_from_data
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Rng
 from srl.core.spec import lead, zeros
-from srl.core.tree import map_tree
+from srl.core.tree import Tree, map_tree
 from srl.core.types import PolicyEntry
 from srl.core.where import Path
 from srl.plan.specs import PolicyInfo
@@ -76,3 +76,35 @@ def zero_ask(info_spec: PolicySpec, memory: Any, envs: int = _ROWS) -> Ask:
         ids=ids,
         rng=Rng(ids.astype(np.uint64)),
     )
+
+
+def answer(policy: Policy, info: PolicyInfo, rows: Mapping[str, Any], *, greedy: bool) -> dict[str, Any]:
+    """What the policy does in these rows; `extra` only as far as the algorithm wants it."""
+    envs, agents = rows["first"].shape
+    count = envs * agents
+    flat = {name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), rows[name]) for name in rows if name != "state"}
+    act = policy.act(
+        Ask(
+            obs=flat.get("obs", {}),
+            memory=flat.get("memory", {}),
+            first=flat["first"],
+            mask=flat.get("mask"),
+            state=rows.get("state"),
+            ids=flat["ids"],
+            rng=Rng(flat["keys"]),
+            greedy=greedy,
+        )
+    )
+    done: dict[str, Any] = {"action": act.action}
+    if info.memory != {}:
+        done["memory"] = act.memory
+    if info.extra:
+        extra = cast("dict[str, Any]", act.extra)
+        done["extra"] = {name: extra[name] for name in info.extra}
+    return cast("dict[str, Any]", _blocks(done, envs, agents))
+
+
+def _blocks(tree: Tree, envs: int, agents: int) -> Tree:
+    if agents == 1:
+        return map_tree(lambda leaf: leaf[:, None], tree)  # type: ignore[no-any-return]
+    return map_tree(lambda leaf: leaf.reshape(envs, agents, *leaf.shape[1:]), tree)  # type: ignore[no-any-return]

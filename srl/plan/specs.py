@@ -9,8 +9,7 @@ from typing import Any
 from srl.api.env import Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, TeamSpec, action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
 from srl.api.slab import Window
-from srl.core.plain import from_plain, to_plain
-from srl.core.spec import Leaf, TreeSpec, lead
+from srl.core.spec import Leaf, TreeSpec, from_plain, lead, to_plain
 from srl.streams.base import StreamSpec
 
 

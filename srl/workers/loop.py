@@ -24,7 +24,7 @@ from srl.streams.open import open_end
 from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 from srl.workers.base import Context, Worker
-from srl.workers.reports import WorkerReport
+from srl.workers.messages import WorkerReport
 from srl.workers.resumable import Resumable
 
 

@@ -13,13 +13,15 @@ failed, exit, lost               a worker raised; its process ended; its host is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgpack
 
 from srl.core.errors import HostileFrame
 from srl.core.load import dump, load
-from srl.core.types import BoundEnd, Counts, WorkerId
+from srl.core.readings import Reading
+from srl.core.types import BoundEnd, Counts, Waiting, WorkerId
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
 
@@ -117,3 +119,42 @@ def _check_fields(message: Any) -> Mapping[str, Any]:
 def _plain(value: Any) -> Any:
     """Dataclasses, and numpy's numbers."""
     return value.item() if hasattr(value, "item") else dump(value)
+
+
+@dataclass(slots=True)
+class WorkerReport:
+    """The report of one worker."""
+
+    reading: Reading
+    busy: float
+    """Seconds spent in polls that did something, since the start."""
+    waits: tuple[Waiting, ...]
+    finished: bool
+    counts: Mapping[str, Counts]
+    """Port -> totals of its end."""
+
+
+def report_to_data(report: WorkerReport) -> dict[str, Any]:
+    """The form of a message."""
+    return {
+        "reading": report.reading.to_data(),
+        "busy": float(report.busy),
+        "waits": [[waiting.what, list(waiting.whom)] for waiting in report.waits],
+        "finished": bool(report.finished),
+        "counts": {port: counts_to_data(counts) for port, counts in report.counts.items()},
+    }
+
+
+def report_from_data(data: Mapping[str, Any]) -> WorkerReport:
+    return WorkerReport(
+        reading=Reading.from_data(data["reading"]),
+        busy=data["busy"],
+        waits=tuple(Waiting(str(what), tuple(whom)) for what, whom in data["waits"]),
+        finished=data["finished"],
+        counts={port: Counts(*numbers) for port, numbers in data["counts"].items()},
+    )
+
+
+def counts_to_data(counts: Counts) -> list[Any]:
+    dropped = {str(reason): int(number) for reason, number in counts.dropped.items()}
+    return [int(counts.put), int(counts.taken), int(counts.released), int(counts.bytes), dropped]

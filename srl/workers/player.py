@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from srl.api.actions import action_map, has_choice
 from srl.api.env import EnvSpec, TeamBlock, mask_leaves
-from srl.api.masks import has_choice
 from srl.api.slab import SlabShape, slab_spec
 from srl.core.errors import UserError
 from srl.core.seeds import row_keys, word
 from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, copy_into, leaves, map_tree
-from srl.envs.bounds import action_map
 from srl.plan.specs import PolicyInfo
 from srl.streams.base import Version
 from srl.streams.sample import Slab

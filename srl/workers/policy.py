@@ -11,11 +11,10 @@ from srl.core.errors import SettingError
 from srl.core.load import option
 from srl.core.text import count
 from srl.core.types import Waiting
-from srl.plan.acting import ready_policy
+from srl.plan.acting import answer, ready_policy
 from srl.streams.base import End, updates_of
 from srl.streams.infer import InferServer
 from srl.streams.param import ParamSubscriber
-from srl.workers.acting import answer
 from srl.workers.base import Context, Port, Worker
 from srl.workers.resumable import Resumable
 

@@ -27,8 +27,7 @@ from srl.core.registry import load_plugins
 from srl.streams.transport import Network
 from srl.workers.channel import Channel
 from srl.workers.loop import WorkerLoop
-from srl.workers.messages import Message
-from srl.workers.reports import report_to_data
+from srl.workers.messages import Message, report_to_data
 
 Phase = Literal["empty", "open", "running", "draining", "closed"]
 

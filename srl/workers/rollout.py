@@ -15,8 +15,8 @@ from srl.core.seeds import Seeds
 from srl.core.tree import Array, map_tree
 from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
+from srl.plan.acting import answer
 from srl.plan.specs import Derived
-from srl.workers.acting import answer
 from srl.workers.group import Group
 
 

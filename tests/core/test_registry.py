@@ -14,8 +14,7 @@ import pytest
 from srl.core import registry
 from srl.core.builtin import BUILTIN
 from srl.core.errors import NotImportable
-from srl.core.imports import import_module
-from srl.core.registry import REGISTRIES, Registry, dotted_path, load_plugins
+from srl.core.registry import REGISTRIES, Registry, dotted_path, import_module, load_plugins
 from tests.errors import raises
 
 
@@ -207,7 +206,7 @@ def test_a_class_inside_a_function_has_no_path() -> None:
 
 
 SCRIPT = """\
-    from srl.core.imports import refuse_while_importing
+    from srl.core.registry import refuse_while_importing
     from srl.core.registry import REGISTRIES, register_algorithm
 
     def launch():
@@ -237,7 +236,7 @@ def test_a_class_of_a_script_is_found_elsewhere(tmp_path: Path) -> None:
 
 def test_a_script_that_would_start_its_run_again_is_refused(tmp_path: Path) -> None:
     script = write(tmp_path / "script.py", SCRIPT.replace('if __name__ == "__main__":', "if True:"))
-    worker = f"from srl.core.imports import import_path; import_path('{script}:Mine')"
+    worker = f"from srl.core.registry import import_path; import_path('{script}:Mine')"
     ran = python("-c", worker, cwd=tmp_path)
     assert f"importing {script} starts a run" in ran.stderr and "try: put the call under `if __name__" in ran.stderr
 
@@ -247,7 +246,7 @@ def test_a_module_that_is_run_is_named_as_a_module(tmp_path: Path) -> None:
     write(tmp_path / "their" / "script.py", SCRIPT)
     ran = python("-m", "their.script", cwd=tmp_path)
     assert ran.stdout.splitlines() == ["their.script:Mine", "started"], ran.stderr
-    ran = python("-c", "from srl.core.imports import import_path; print(import_path('their.script:Mine'))", cwd=tmp_path)
+    ran = python("-c", "from srl.core.registry import import_path; print(import_path('their.script:Mine'))", cwd=tmp_path)
     assert ran.stdout.splitlines()[-1] == "<class 'their.script.Mine'>", ran.stderr
     assert "started" not in ran.stdout
 
@@ -256,7 +255,7 @@ def test_a_script_is_not_run_twice_in_its_own_process(tmp_path: Path) -> None:
     write(
         tmp_path / "script.py",
         """\
-        from srl.core.imports import import_path
+        from srl.core.registry import import_path
         class Mine: pass
         assert import_path(__file__ + ":Mine") is Mine
         print("once")

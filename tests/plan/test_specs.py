@@ -9,7 +9,7 @@ import pytest
 from srl.api.env import Box, Discrete, MultiDiscrete
 from srl.config.experiment import read_experiment
 from srl.core.machine import Machine
-from srl.core.plain import from_plain, to_plain
+from srl.core.spec import from_plain, to_plain
 from srl.core.types import Component
 from srl.envs.hide_and_seek.config import Config
 from srl.envs.hide_and_seek.env import env_spec
