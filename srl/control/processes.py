@@ -18,8 +18,7 @@ from srl.control.backend import Backend
 from srl.core.errors import HostileFrame
 from srl.core.machine import memory_free
 from srl.core.threads import plan as threads_plan
-from srl.workers.channel import Channel
-from srl.workers.messages import Message
+from srl.workers.messages import Channel, Message
 
 _TAIL = 20
 ROOT = str(Path(__file__).resolve().parents[2])

@@ -15,9 +15,55 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from srl.core.builtin import BUILTIN
 from srl.core.errors import Fact, NotImportable, UserError
 from srl.core.load import nearest
+
+BUILTIN: dict[str, dict[str, str]] = {
+    "env": {
+        "gym": "srl.envs.gym:GymEnv",
+        "gym_vector": "srl.envs.gym_vector:GymVectorEnv",
+        "mujoco": "srl.envs.mujoco:MujocoEnv",
+        "pettingzoo": "srl.envs.pettingzoo:PettingZooEnv",
+        "fake": "srl.envs.fake:FakeEnv",
+        "hide_and_seek": "srl.envs.hide_and_seek.env:HideAndSeekVec",
+        "cartpole_positions": "srl.envs.hidden_velocity:CartPolePositions",
+    },
+    "policy": {
+        "actor_critic": "srl.nets.actor_critic:ActorCritic",
+        "recurrent": "srl.nets.recurrent:Recurrent",
+        "entity": "srl.nets.entity:EntityPolicy",
+    },
+    "algorithm": {
+        "ppo": "srl.algorithms.ppo:PPO",
+        "impala": "srl.algorithms.impala:Impala",
+    },
+    "learner": {
+        "single": "srl.learners.single:SingleLearner",
+    },
+    "worker": {
+        "actor": "srl.workers.actor:ActorWorker",
+        "policy": "srl.workers.policy:PolicyWorker",
+        "trainer": "srl.workers.trainer:TrainerWorker",
+        "buffer": "srl.workers.buffer:BufferWorker",
+        "evaluator": "srl.workers.evaluator:EvaluatorWorker",
+        "league": "srl.workers.league:LeagueWorker",
+    },
+    "layout": {
+        "inline": "srl.graph.layouts:inline",
+        "impala": "srl.graph.layouts:impala",
+        "seed": "srl.graph.layouts:seed",
+        "decoupled": "srl.graph.layouts:decoupled",
+    },
+    "transport": {
+        "inproc": "srl.streams.inproc:InprocTransport",
+        "shm": "srl.streams.shm:ShmTransport",
+        "zmq": "srl.streams.zmq:ZmqTransport",
+        "ipc": "srl.streams.zmq:IpcTransport",
+    },
+    "transform": {},
+    "sink": {},
+}
+"""The names that come with the package, by kind: add a line to add a thing."""
 
 C = TypeVar("C")
 ENTRY_POINTS = "srl.plugins"

@@ -16,7 +16,7 @@ from srl.core.tree import leaves
 from srl.nets.dists import make_dist
 from srl.nets.mlp import Mlp, linear
 from srl.nets.normalizer import Normalizer
-from srl.nets.settings import ActorCriticConfig
+from srl.nets.numpy_mlp import ActorCriticConfig
 from srl.nets.towers import run_towers, runs_as_node
 from srl.nets.vision import NatureCnn, is_picture
 

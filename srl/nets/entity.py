@@ -20,10 +20,10 @@ from srl.core.tree import leaves
 from srl.nets.attention import EntityAttention, seen_mean
 from srl.nets.cells import CELLS
 from srl.nets.dists import make_dist
+from srl.nets.numpy_mlp import WIDEST
 from srl.nets.products import product
 from srl.nets.rays import RayEncoder
 from srl.nets.running import RunningScale
-from srl.nets.settings import WIDEST
 
 SIZES = {"small": (64, 128, 128, 4), "full": (128, 256, 256, 4)}
 """Widths of entities, of the layer behind them and of the memory; heads."""

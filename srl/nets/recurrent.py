@@ -20,8 +20,8 @@ from srl.core.tree import leaves
 from srl.nets.cells import CELLS
 from srl.nets.dists import make_dist
 from srl.nets.mlp import Mlp, linear
+from srl.nets.numpy_mlp import WIDEST, check_weights
 from srl.nets.running import RunningScale
-from srl.nets.settings import WIDEST, check_weights
 from srl.nets.towers import run_layers, run_towers, runs_as_node
 from srl.nets.vision import NatureCnn, is_picture
 

@@ -24,17 +24,15 @@ from srl.api.slab import SlabShape, slab_spec
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
 from srl.core.spec import TreeSpec
-from srl.core.text import count
 from srl.core.tree import Tree
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
 from srl.streams.base import End
 from srl.streams.infer import InferClient
 from srl.streams.sample import SampleProducer, Slab
-from srl.workers.base import Context, Port, Worker
+from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.episodes import episodes_spec
 from srl.workers.group import EPISODES, Group
-from srl.workers.resumable import Resumable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +87,8 @@ class ActorWorker(Resumable, Worker):
 
     @classmethod
     def about(cls, args: ActorArgs) -> str:
+        from srl.core.text import count  # for plans only
+
         return f"{count(args.groups, 'group')} of {count(args.envs, 'env')}, {count(args.steps, 'step')} a slab"
 
     @classmethod

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from srl.core.readings import Reading
 from srl.core.spec import TreeSpec
+from srl.core.tree import Tree
 from srl.core.types import Waiting
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived
@@ -130,6 +131,27 @@ class Worker(ABC):
 
     def close(self) -> None:
         """Give everything back. Idempotent."""
+
+
+class Resumable:
+    """Inline, every checkpoint is a barrier: all drop what is in flight, and their states are written together."""
+
+    def at_barrier(self) -> bool:
+        """True when a checkpoint is due now."""
+        return False
+
+    def barrier(self, number: int) -> None:
+        """Drop what is in flight, so that `state` is all there is."""
+
+    def state(self) -> Tree:
+        """Arrays to go on from, after `barrier`."""
+        return {}
+
+    def restore(self, state: Tree) -> None:
+        """The inverse of `state`."""
+
+    def checkpoint(self, states: Tree) -> None:
+        """Write a checkpoint with the states of all workers (trainers)."""
 
 
 def _is_sample(ports: Mapping[str, Port], name: str, side: Side) -> bool:

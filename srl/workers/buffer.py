@@ -18,8 +18,7 @@ from srl.plan.specs import Derived
 from srl.replay.fifo import Fifo
 from srl.streams.base import End
 from srl.streams.sample import Loan, SampleConsumer, SampleProducer, Slab
-from srl.workers.base import Context, Port, Worker
-from srl.workers.resumable import Resumable
+from srl.workers.base import Context, Port, Resumable, Worker
 
 
 @dataclass(frozen=True, kw_only=True)

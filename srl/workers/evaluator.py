@@ -21,9 +21,8 @@ from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.streams.base import End, updates_of
 from srl.streams.param import ParamSubscriber
-from srl.workers.base import Context, Port, Worker
+from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.checkpoints import checkpoint_folder, initial_folder
-from srl.workers.resumable import Resumable
 from srl.workers.rollout import Rollout, picture, rendering
 
 _LAST = 5.0

@@ -22,10 +22,9 @@ from srl.core.tree import Array, Tree, map_tree
 from srl.streams.base import End, Version, epoch_of, updates_of, version
 from srl.streams.param import ParamPublisher, ParamSubscriber
 from srl.streams.sample import SampleConsumer
-from srl.workers.base import Context, Port, Worker
+from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.checkpoints import kept_versions
 from srl.workers.episodes import SEVERAL
-from srl.workers.resumable import Resumable
 from srl.workers.rules import Rule, find_rule
 
 HISTORY = 64

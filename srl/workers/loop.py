@@ -23,9 +23,8 @@ from srl.streams.base import End, Side
 from srl.streams.open import open_end
 from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
-from srl.workers.base import Context, Worker
+from srl.workers.base import Context, Resumable, Worker
 from srl.workers.messages import WorkerReport
-from srl.workers.resumable import Resumable
 
 
 class WorkerLoop:

@@ -9,14 +9,12 @@ from typing import Any, cast
 
 from srl.core.errors import SettingError
 from srl.core.load import option
-from srl.core.text import count
 from srl.core.types import Waiting
 from srl.plan.acting import answer, ready_policy
 from srl.streams.base import End, updates_of
 from srl.streams.infer import InferServer
 from srl.streams.param import ParamSubscriber
-from srl.workers.base import Context, Port, Worker
-from srl.workers.resumable import Resumable
+from srl.workers.base import Context, Port, Resumable, Worker
 
 ANY = (1 << 62) - 1
 """Newer than every version."""
@@ -53,6 +51,8 @@ class PolicyWorker(Resumable, Worker):
 
     @classmethod
     def about(cls, args: PolicyArgs) -> str:
+        from srl.core.text import count  # for plans only
+
         return f"up to {count(args.max_batch, 'env')} at once"
 
     def poll(self) -> int:

@@ -25,9 +25,8 @@ from typing import Any, Literal
 from srl.core.errors import SrlError
 from srl.core.registry import load_plugins
 from srl.streams.transport import Network
-from srl.workers.channel import Channel
 from srl.workers.loop import WorkerLoop
-from srl.workers.messages import Message, report_to_data
+from srl.workers.messages import Channel, Message, report_to_data
 
 Phase = Literal["empty", "open", "running", "draining", "closed"]
 

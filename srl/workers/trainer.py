@@ -26,10 +26,9 @@ from srl.store.weights import starting_weights
 from srl.streams.base import End, version
 from srl.streams.param import ParamPublisher
 from srl.streams.sample import SampleConsumer
-from srl.workers.base import Context, Port, Worker
+from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.batches import BatchSource, OnPolicy, Rows
 from srl.workers.checkpoints import Checkpoints
-from srl.workers.resumable import Resumable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,7 @@ from srl.api.neural import Heads, NeuralPolicy
 from srl.api.slab import Window
 from srl.core.spec import Leaf
 from srl.nets.dists import make_dist
-from srl.nets.numpy_mlp import MLPPolicy
-from srl.nets.settings import ActorCriticConfig
+from srl.nets.numpy_mlp import ActorCriticConfig, MLPPolicy
 from srl.plan.acting import zero_ask
 from tests.algorithms.slabs import make, record, train
 

@@ -22,8 +22,7 @@ from srl.plan.specs import Derived
 from srl.store import checkpoint
 from srl.streams.base import End, StreamSpec, version
 from srl.streams.sample import SampleConsumer, SampleProducer
-from srl.workers.base import Context, Port, Worker
-from srl.workers.resumable import Resumable
+from srl.workers.base import Context, Port, Resumable, Worker
 
 HERE = Path(__file__).resolve()
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from srl.core import registry
-from srl.core.builtin import BUILTIN
 from srl.core.errors import NotImportable
-from srl.core.registry import REGISTRIES, Registry, dotted_path, import_module, load_plugins
+from srl.core.registry import BUILTIN, REGISTRIES, Registry, dotted_path, import_module, load_plugins
 from tests.errors import raises
 
 

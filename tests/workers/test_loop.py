@@ -14,9 +14,8 @@ from srl.core.tree import Tree
 from srl.core.types import Component, WorkerId
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived
-from srl.workers.base import Worker
+from srl.workers.base import Resumable, Worker
 from srl.workers.loop import WorkerLoop
-from srl.workers.resumable import Resumable
 from tests.errors import raises
 
 HERE = str(Path(__file__))

@@ -15,8 +15,7 @@ from srl.core.readings import Reading
 from srl.core.types import BoundEnd, Counts, Waiting
 from srl.graph.placement import workers_by_process
 from srl.graph.spec import Node
-from srl.workers.channel import Channel
-from srl.workers.messages import LIMIT, WorkerReport, pack, report_from_data, report_to_data, unpack
+from srl.workers.messages import LIMIT, Channel, WorkerReport, pack, report_from_data, report_to_data, unpack
 from tests.control.rig import graph
 from tests.errors import raises
 
