@@ -32,7 +32,7 @@ class Version:
 
     @property
     def label(self) -> str:
-        """For the table: the steps in short, with the name where it says more."""
+        """For the table: env steps in short form, with the name if it says more."""
         if self.name in ("initial", "fixed"):
             return self.name
         short = next((f"{self.step / unit:.3g}{mark}" for unit, mark in _UNITS if self.step >= unit), str(self.step))
@@ -67,7 +67,7 @@ class Payoff:
     episodes: int
     greedy: bool
     cells: list[list[dict[str, float]]] = field(default_factory=list)
-    """All that is known of each match: `return/<team>` and the env's own numbers, means over its episodes."""
+    """Of each match: means over its episodes of `return/<team>` and of the statistics of the env."""
 
     @property
     def matrix(self) -> list[list[float]]:
@@ -123,7 +123,7 @@ def play_all(
     statistic: str | None = None,
     show: Callable[[str], None] = lambda line: None,
 ) -> Payoff:
-    """Let all versions meet; every match has the same seeds. `versions`: of each side, at most (None: all there are).
+    """Play all matches with the same seeds. `versions`: at most so many of each team (None: all).
 
     `greedy`: None, as the run's own evaluator plays. `statistic`: None, the env's first headline, else the return of the rows.
     """
@@ -145,7 +145,7 @@ def play_all(
 
 
 def side(run: LoadedRun, team: str, limit: int | None = None) -> Side:
-    """What was saved of the policy that plays a team, oldest first; of more than `limit`, some that lie evenly."""
+    """The saved versions of the policy that plays a team, oldest first; if more than `limit`, evenly spaced ones."""
     policy = next(name for name, info in run.derived.policies.items() if team in info.teams)
     if run.graph.policies[policy].algorithm is None:
         return Side(team, policy, (Version("fixed"),))
@@ -156,7 +156,7 @@ def side(run: LoadedRun, team: str, limit: int | None = None) -> Side:
 
 
 def saved(run: LoadedRun, policy: str) -> list[Version]:
-    """The initial, archived, best and latest version of a policy, oldest first; of several of one step, one."""
+    """The initial, archived, best and latest versions of a policy, oldest first, one per env step."""
     place = checkpoint_folder(run.folder, run.graph.policies, policy)
     named: list[tuple[str, Path | None]] = [
         (path.name, path) for path in checkpoint.checkpoints(archive_folder(run.folder, run.graph.policies, policy))
@@ -189,7 +189,7 @@ def _policy(run: LoadedRun, side: Side, version: Version) -> LoadedPolicy:
 
 
 def _match(run: LoadedRun, payoff: Payoff, players: dict[str, LoadedPolicy], envs: int) -> dict[str, float]:
-    """Envs of its own, so that a cell is the same whichever others were played before."""
+    """Play one match in new envs, so that a cell does not depend on the others."""
     owners = {one.info.name: one for one in players.values()}
     rollout = run.rollout(owners, envs=envs, role="cross_play")
     try:

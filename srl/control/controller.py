@@ -212,8 +212,8 @@ class Controller:
         was, member.phase = member.phase, "gone"
         counted = message["code"] == 0 or (member.failure is not None and member.failure["counted"])
         death = Death(member, message, member.failure, self.totals.rss(member.name))
-        witnesses = {} if counted else self._members.observers(member)
-        self.totals.forget(member.name, [one.name for one in member.workers], [end.name for end in member.ends], witnesses)
+        observers = {} if counted else self._members.observers(member)
+        self.totals.forget(member.name, [one.name for one in member.workers], [end.name for end in member.ends], observers)
         if self._ending is not None:
             self._detach(member)
             if message["code"] != 0:

@@ -160,7 +160,7 @@ class RunLog:
         return facts + ([("ledger", table(ledgers))] if ledgers else [])
 
     def _at_stop(self, result: RunResult) -> bool:
-        """The run went as far as its `stop` says: nobody ended it earlier."""
+        """Whether the run reached its `stop` and was not ended earlier."""
         totals, seconds = self._totals, self._graph.stop.seconds
         return result.kind == "solved" or (
             result.kind == "done" and (totals.finished or (seconds is not None and totals.elapsed >= seconds))
@@ -189,7 +189,7 @@ class RunLog:
         self._folder.write_status({**before, **own, **more})
 
     def _last_checkpoint(self) -> str:
-        """The newest whole one that a resume goes on from, below `checkpoints`: `step_000100000`, `hider/step_000100000`."""
+        """The checkpoint that a resume starts from, relative to `checkpoints`: `step_000100000`, `hider/step_000100000`."""
         found = _newest_checkpoint(self._folder.path, self._graph) if self._folder is not None else None
         return str(found.relative_to(self._folder.checkpoints)) if self._folder is not None and found is not None else ""
 

@@ -126,7 +126,7 @@ def test_restarts_are_limited(tmp_path: Path) -> None:
     assert "policy: workers.counter.on_failure=restart, but restarts=2 an hour are used up -> stopping" in result.format()
 
 
-def test_a_worker_that_leaves_the_program_is_blamed_as_one_that_raises(tmp_path: Path) -> None:
+def test_a_worker_that_exits_has_failed_like_one_that_raises(tmp_path: Path) -> None:
     _, result, _ = run(graph(counters=2, count={"die": "leave", "only": 1}), tmp_path)
     assert result.exit_code == 3 and result.first is not None and result.first.worker == "counter/1"
     assert (result.first.how, result.first.cause) == ("raised SystemExit", "SystemExit: 3")

@@ -135,7 +135,7 @@ def test_two_teams_of_a_pettingzoo_env(tmp_path: Path) -> None:
     assert [len(row) for row in payoff.matrix] == [4] * 4
 
 
-def test_one_team_has_nobody_to_meet(tmp_path: Path) -> None:
+def test_cross_play_needs_two_teams(tmp_path: Path) -> None:
     folder = launched(
         tmp_path, env="CartPole-v1", algorithm="ppo", sampling={"envs": 2, "steps": 8}, evaluation=None, stop={"updates": 1}
     )

@@ -57,7 +57,7 @@ class Counter(Resumable, Worker):
     def poll(self) -> int:
         if (slab := self._out.alloc()) is None:
             return 0
-        self._misfortune()
+        self._fail_if_due()
         tree = cast("dict[str, Any]", slab.tree)
         tree["number"][...] = self._next
         tree["who"][...] = (self.context.index, self.context.incarnation)
@@ -73,7 +73,7 @@ class Counter(Resumable, Worker):
     def restore(self, state: Tree) -> None:
         self._next = int(cast("dict[str, Any]", state)["next"])
 
-    def _misfortune(self) -> None:
+    def _fail_if_due(self) -> None:
         args = self.args
         if self._next != args.at or args.only not in (-1, self.context.index):
             return

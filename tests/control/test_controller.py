@@ -89,7 +89,7 @@ def test_the_result_says_why_a_process_was_not_restarted(tmp_path: Any) -> None:
     assert "policy: workers.counter.on_failure=stop -> stopping; " in result.format()
 
 
-def test_a_worker_that_leaves_the_program_is_blamed_inline(tmp_path: Any) -> None:
+def test_a_worker_that_exits_has_failed_inline(tmp_path: Any) -> None:
     _, result = run(graph(mode="inline", count={"die": "leave"}), RunFolder.create(tmp_path, "rig", 1))
     assert result.exit_code == 3 and result.first.worker == "counter/0"
     assert (result.first.how, result.first.cause) == ("raised SystemExit", "SystemExit: 3")

@@ -1,4 +1,4 @@
-"""The judge of failures: who is blamed, restart or stop, limits, silence. No process is started."""
+"""The failure policy: which worker is named, restart or stop, limits, stalls. No process is started."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_death_ends_a_run_that_says_stop_and_is_told_with_its_log(tmp_path: Pa
     assert deaths.failures.result(decision.ending).failures == (failure,)
 
 
-def test_the_worker_that_raised_is_blamed_not_the_owner_of_its_process() -> None:
+def test_the_worker_that_raised_is_named_not_the_owner_of_its_process() -> None:
     deaths = Deaths(graph(inside=True))
     failure = deaths.dies("adder/0", ValueError("lost count"), worker="counter/0").failure
     assert failure.worker == "counter/0" and failure.exit_code is None
@@ -98,7 +98,7 @@ def test_what_the_user_must_change_is_a_user_error_and_not_tried_again() -> None
     assert result.exit_code == 2 and result.failures == () and "try: another" in result.format()
 
 
-def test_inline_there_is_nobody_to_start_again() -> None:
+def test_inline_workers_are_never_restarted() -> None:
     deaths = Deaths(graph(mode="inline", on_failure="restart"))
     assert deaths.dies("counter/0").failure.policy == "mode=inline -> stopping"
 
