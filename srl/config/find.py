@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srl.core.errors import UserError
+from srl.core.files import usable_path
 from srl.core.load import nearest
 
 _ENDINGS = (".yaml", ".yml")
@@ -45,7 +46,7 @@ def find(name: str | Path, search: Sequence[Path] | None = None, *, beside: Path
 
     `beside`: the folder of the file that inherits it. `asked`: the place that names it.
     """
-    given = Path(name).expanduser()
+    given = usable_path(name)
     folders = list(search) if search is not None else search_folders()
     places = [*([beside] if beside is not None else []), *folders]
     if given.suffix in _ENDINGS:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from srl.core.errors import NotImportable
+from srl.core.errors import NotImportable, UserError
+from srl.core.files import usable_path
 from srl.core.registry import REGISTRIES, dotted_path
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?P<rest>:[A-Za-z_][\w.]*)")
@@ -83,5 +83,8 @@ def _found(path: Any) -> Any:
     """The absolute path of what is there; anything else stays as it is written, for the error that follows."""
     if not isinstance(path, str):
         return path
-    full = Path(path).expanduser()
+    try:
+        full = usable_path(path)
+    except UserError:
+        return path
     return str(full.resolve()) if full.exists() else path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -11,7 +12,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from srl.core.errors import UserError
 from srl.core.load import load
-from srl.core.option import key_of, settings
+from srl.core.option import key_of, settings, shown
 
 T = TypeVar("T")
 LARGEST = 16 << 20
@@ -23,6 +24,17 @@ def bad_file(path: Path, found: str, expected: str = "", *, code: str = "E11") -
     """The error of a file that cannot be used."""
     facts = [("found", found), *([("expected", expected)] if expected else [])]
     return UserError(f"cannot read {path}", *facts, code=code)
+
+
+def usable_path(text: str | Path) -> Path:
+    """The path with `~` expanded; UserError where no file can have it: a null byte, a name that is too long."""
+    try:
+        path = Path(text).expanduser()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.lstat()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"'{shown(str(text))}' cannot be the path of a file", ("found", str(error)[:200]), code="E11") from error
+    return path
 
 
 def read_file(path: Path, *, largest: int = LARGEST) -> bytes:

@@ -261,8 +261,8 @@ def import_module(name: str, what: str = "") -> types.ModuleType:
     """A module by name, or a file ending in `.py` by path (which is run once per process)."""
     what = what or f"'{name}'"
     is_file = name.endswith(".py")
-    if is_file and not Path(name).expanduser().is_file():
-        raise NotImportable(f"cannot import {what}: no such file", ("from", str(Path(name).expanduser().absolute())))
+    if is_file and not _is_file(name):
+        raise NotImportable(f"cannot import {what}: no such file", ("from", str(Path.cwd() / name)))
     _importing.append(name)
     try:
         return _import_file(Path(name).expanduser().resolve()) if is_file else _import_dotted(name)
@@ -272,6 +272,13 @@ def import_module(name: str, what: str = "") -> types.ModuleType:
         raise _failed(name, what, problem, is_file) from problem
     finally:
         _importing.pop()
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).expanduser().is_file()
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def refuse_while_importing() -> None:

@@ -23,6 +23,8 @@ def with_workers(
     for name, settings in wanted.items():
         given = dict(settings)
         use = given.pop("use", None)
+        if use is not None:
+            load(str, use, path=("workers", name, "use"))
         targets = [node for node in done if name in (node.name, node.worker)]
         if not targets and use is None:
             raise _unknown(name, done)

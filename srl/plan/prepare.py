@@ -182,7 +182,8 @@ def _named(experiment: Experiment, composed: Composed) -> Experiment:
 
 def _needs_plugins(experiment: Experiment) -> bool:
     """Whether a name that the wiring asks for is not known yet."""
-    nodes = (experiment.graph or {}).get("nodes", {}) if isinstance(experiment.graph, Mapping) else {}
+    given = (experiment.graph or {}).get("nodes")
+    nodes = given if isinstance(given, Mapping) else {}
     names: list[tuple[str, Any]] = [("layout", experiment.layout)] if experiment.layout != "auto" else []
     names += [("worker", node.get("worker")) for node in nodes.values() if isinstance(node, Mapping)]
     names += [("worker", settings.get("use")) for settings in experiment.workers.values()]

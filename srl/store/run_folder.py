@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from srl.core.errors import UserError
-from srl.core.files import bad_file, read_json, read_text
+from srl.core.files import bad_file, read_json, read_text, usable_path
 from srl.core.option import option
 from srl.store.atomic import replace_file
 from srl.store.checkpoint import to_json
@@ -123,7 +123,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
         """The run at `path`; of a folder of runs (or of experiments) the newest one."""
-        given = Path(path)
+        given = usable_path(path)
         if (given / "status.json").is_file():
             return cls(given)
         if not (runs := cls.below(given)):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from srl.core.errors import Fact, UserError
+from srl.core.files import usable_path
 from srl.core.spec import Leaf, TreeSpec
 from srl.core.tree import leaves
 from srl.core.types import PolicyEntry
@@ -40,7 +41,7 @@ def initial_folder(run: Path, policies: Policies, policy: str) -> Path:
 
 def exact_run(load: str) -> str:
     """Of a folder of runs, the newest that holds weights now: later that could be the run that starts from it."""
-    given = Path(load).expanduser()
+    given = usable_path(load)
     if not given.is_dir() or checkpoint.latest(given) or any((given / one).is_file() for one in ("manifest.json", "graph.yaml")):
         return load
     runs = [run for run in RunFolder.below(given) if next(run.checkpoints.rglob("manifest.json"), None)]
@@ -52,7 +53,7 @@ def find_weights(load: str, policy: str) -> Path:
 
     Of a run with several policies, the one of the same name.
     """
-    given = Path(load).expanduser()
+    given = usable_path(load)
     if (given / "manifest.json").is_file():
         return given
     if not (given / "graph.yaml").is_file() and (path := checkpoint.latest(given)) is not None:

@@ -68,6 +68,7 @@ WORDS += [
     "/dev/zero",
     "cuda:99",
 ]
+WORDS += ["a" * 5000, "x/" * 3000, "~nobody_here/x", "~nobody_here/x.py:B", "a" * 300 + ".py:B", "a" * 300 + ".yaml"]
 
 
 def names(cls: type, prefix: str = "") -> list[str]:
@@ -180,7 +181,7 @@ def test_experiments_with_mistakes(file: Path, tmp_path: Path) -> None:
         ("sampling.envs=1000000000000", "sampling.envs"),
         ("sampling.workers=10000000", "sampling.workers"),
         ("evaluation.envs=1e12", "evaluation.envs"),
-        ("inference.count=10000000", "inference.count"),
+        ("workers.policy.count=10000000", "workers.policy.count"),
         ("policy.hidden=[1000000000]", "policy.hidden"),
         ("policy.hidden=[60000, 60000]", "policy.hidden"),
     ],
@@ -208,3 +209,18 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "large.yaml").write_bytes(b"a" * (17 << 20))
     with raises("E11", match="at most 16,777,216 bytes"):
         compose(tmp_path / "large.yaml")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "experiment=" + "a" * 5000,
+        "load=~nobody_here/x",
+        'load="\\x00"',
+        "graph.nodes=3",
+        "workers.x={use: [1]}",
+    ],
+)
+def test_what_the_fuzzing_found(word: str) -> None:
+    with pytest.raises(UserError):
+        prepare(None if word.startswith("experiment") else "cartpole", [word], look=False)
