@@ -17,7 +17,7 @@ from srl.nets.dists import make_dist
 from srl.nets.mlp import Mlp, linear
 from srl.nets.normalizer import Normalizer
 from srl.nets.numpy_mlp import ActorCriticConfig
-from srl.nets.towers import run_towers, runs_as_node
+from srl.nets.towers import Towers, runs_as_node
 from srl.nets.vision import NatureCnn, is_picture
 
 
@@ -42,6 +42,10 @@ class ActorCritic(NeuralPolicy):
         self.critic = None if config.shared else Mlp(tower, config.activation)
         self.logits = linear(tower[-1], head_size(spec.action), 0.01)
         self.value = linear(tower[-1], 1, 1.0)
+        towers = [(self.actor, [self.logits, self.value])]
+        if self.critic is not None:
+            towers = [(self.actor, [self.logits]), (self.critic, [self.value])]
+        self._towers: Any = Towers(*towers)
         self._compiled: Any = torch.compile(self._forward) if config.compile else None
         reals = real_size(spec.action)
         self.log_std = nn.Parameter(torch.full((reals,), config.log_std)) if reals else None
@@ -76,20 +80,12 @@ class ActorCritic(NeuralPolicy):
 
     def _forward(self, obs: Any) -> tuple[Tensor, Tensor]:
         features = self.encode(obs)
-        return self._numpy(features) if runs_as_node(features) else self._layers(features)
+        return self._towers(features) if runs_as_node(features) else self._layers(features)
 
     def _layers(self, features: Tensor) -> tuple[Tensor, Tensor]:
         acting = self.actor(features)
         judging = acting if self.critic is None else self.critic(features)
         return self.logits(acting), self.value(judging)
-
-    def _numpy(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """The same in one step of autograd."""
-        if self.critic is None:
-            logits, value = run_towers(features, [(self.actor, [self.logits, self.value])])
-        else:
-            logits, value = run_towers(features, [(self.actor, [self.logits]), (self.critic, [self.value])])
-        return logits, value
 
     def _vector(self, obs: Any) -> Tensor:
         parts = []

@@ -22,7 +22,7 @@ from srl.nets.dists import make_dist
 from srl.nets.mlp import Mlp, linear
 from srl.nets.numpy_mlp import WIDEST, check_weights
 from srl.nets.running import RunningScale
-from srl.nets.towers import run_layers, run_towers, runs_as_node
+from srl.nets.towers import Towers, runs_as_node
 from srl.nets.vision import NatureCnn, is_picture
 
 
@@ -67,15 +67,19 @@ class Recurrent(NeuralPolicy):
         sizes = {"actor": self.encoder.size}
         if not self.shared:
             sizes["critic"] = self.encoder.size + (self.state_encoder.size if self.state_encoder is not None else 0)
-        self.towers = nn.ModuleDict({name: Mlp((size, *config.hidden), config.activation) for name, size in sizes.items()})
+        bodies = {name: Mlp((size, *config.hidden), config.activation) for name, size in sizes.items()}
+        self.towers = nn.ModuleDict(bodies)
         self.cells = nn.ModuleDict(
             {name: CELLS[config.cell]((size, *config.hidden)[-1], config.width, half=config.half) for name, size in sizes.items()}
         )
         if config.cell != "none":
             self.memory = {name: CELLS[config.cell].leaf_of(config.width) for name in sizes}
-        self._none = Mlp((config.width,), config.activation)
         self.logits = linear(config.width, head_size(spec.action), 0.01)
         self.value = linear(config.width, 1, 1.0)
+        none = Mlp((config.width,), config.activation)
+        self._both = Towers((none, [self.logits, self.value]))
+        self._policy_head, self._value_head = Towers((none, [self.logits])), Towers((none, [self.value]))
+        self._bodies: dict[str, Towers] = {name: Towers((body, [])) for name, body in bodies.items() if body.layers}
         reals = real_size(spec.action)
         self.log_std = nn.Parameter(torch.full((reals,), config.log_std)) if reals else None
 
@@ -110,19 +114,18 @@ class Recurrent(NeuralPolicy):
         if not runs_as_node(acting):
             return self.logits(acting), self.value(judging)
         if acting is judging:
-            logits, value = run_towers(acting, [(self._none, [self.logits, self.value])])
+            logits, value = self._both(acting)
         else:
-            (logits,), (value,) = (
-                run_towers(acting, [(self._none, [self.logits])]),
-                run_towers(judging, [(self._none, [self.value])]),
-            )
+            (logits,), (value,) = self._policy_head(acting), self._value_head(judging)
         return logits, value
 
     def _tower(self, name: str, features: Tensor, first: Tensor, memory: Any, stop: Tensor | None) -> tuple[Tensor, Any]:
         """Features behind the memory `[T, B, width]`, and the memory; agents of a joint batch are sequences of their own."""
-        body = self.towers[name]
-        assert isinstance(body, Mlp)
-        x = (run_layers(features, body) if body.layers and runs_as_node(features) else body(features)).flatten(1, -2)
+        if name in self._bodies and runs_as_node(features):
+            (x,) = self._bodies[name](features)
+        else:
+            x = self.towers[name](features)
+        x = x.flatten(1, -2)
         restarts = first.flatten(1)
         before = memory[name].reshape(restarts.shape[1], -1) if self.memory != {} else None
         y, after = self.cells[name](x, before, restarts, None if stop is None else stop.flatten(1))

@@ -6,6 +6,7 @@ first in memory, as `srl.nets.dists` reads them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,23 +18,25 @@ from srl.nets.mlp import Mlp
 from srl.nets.products import LARGE, mm, with_bias
 
 Shape: TypeAlias = tuple[tuple[int, int], ...]
-"""Hidden layers and heads of each tower; one without heads gives its last layer."""
+"""Hidden layers and heads of each tower."""
 
 SMALL = 64 * 64
 """Gradients of weights with so few numbers are numpy's however many rows there are."""
 
 
-def run_towers(x: Tensor, towers: list[tuple[Mlp, list[nn.Linear]]]) -> list[Tensor]:
-    """The outputs of every head of every tower over features `[..., inputs]`."""
-    shape = tuple((len(body.layers), len(heads)) for body, heads in towers)
-    params = [one for body, heads in towers for layer in [*body.layers, *heads] for one in (layer.weight, layer.bias)]
-    outs: list[Tensor] = _Towers.apply(x, towers[0][0].activation, shape, *params)  # type: ignore[no-untyped-call]
-    return outs
+class Towers:
+    """Bodies with their heads, read as one list of parameters; not a module, since it owns none of them."""
 
+    def __init__(self, *towers: tuple[Mlp, Sequence[nn.Linear]]) -> None:
+        self._activation = towers[0][0].activation
+        self._shape: Shape = tuple((len(body.layers), len(heads)) for body, heads in towers)
+        layers: list[Any] = [layer for body, heads in towers for layer in (*body.layers, *heads)]
+        self._params = [one for layer in layers for one in (layer.weight, layer.bias)]
 
-def run_layers(x: Tensor, body: Mlp) -> Tensor:
-    """The last layer of one tower."""
-    return run_towers(x, [(body, [])])[0]
+    def __call__(self, x: Tensor) -> list[Tensor]:
+        """The outputs of every head of every tower over features `[..., inputs]`; of a tower without heads its last layer."""
+        outs: list[Tensor] = _Towers.apply(x, self._activation, self._shape, *self._params)  # type: ignore[no-untyped-call]
+        return outs
 
 
 def runs_as_node(x: Tensor) -> bool:
@@ -81,10 +84,10 @@ class _Towers(torch.autograd.Function):
             for i in range(at, at + 2 * heads, 2):
                 out = np.matmul(params[i].numpy(), values[-1].T)
                 out += params[i + 1].numpy()[:, None]
-                outs.append(torch.from_numpy(out.T.reshape(*x.shape[:-1], -1)))
+                outs.append(torch.from_numpy(out.T.reshape(*x.shape[:-1], len(out))))
             at += 2 * heads
             if not heads:
-                outs.append(torch.from_numpy(values[-1]).view(*x.shape[:-1], -1))
+                outs.append(torch.from_numpy(values[-1]).view(*x.shape[:-1], values[-1].shape[1]))
             kept.append(values)
         ctx.set_materialize_grads(False)
         ctx.activation, ctx.towers, ctx.kept, ctx.lead = activation, shape, kept, x.shape
@@ -107,12 +110,12 @@ class _Towers(torch.autograd.Function):
                 i -= 2
                 if out is None:
                     continue
-                outs = out.numpy().reshape(rows, -1).T
+                outs = out.numpy().reshape(rows, out.shape[-1]).T
                 grads[i], grads[i + 1] = np.matmul(outs, values[-1]), np.matmul(outs, ones)
                 if layers or through_x:
                     grad = _from_head(outs, params[i].numpy(), grad)
             if not heads and (out := given[head - 1]) is not None:
-                grad = np.array(out.numpy()).reshape(rows, -1)  # a copy: it is overwritten below
+                grad = np.array(out.numpy()).reshape(rows, out.shape[-1])  # a copy: it is overwritten below
             head -= max(heads, 1)
             for depth in range(layers, 0, -1):
                 i -= 2

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from srl.nets.mlp import Mlp, activate, linear
-from srl.nets.towers import run_layers, run_towers
+from srl.nets.towers import Towers
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "elu"])
@@ -25,7 +25,7 @@ def test_one_node_has_the_outputs_and_gradients_of_the_modules(activation: str, 
     wanted = [policy(top), value(top if shared else second(x))]
     expected = torch.autograd.grad((torch.cat(wanted, -1) * weights).sum(), params)
     towers = [(first, [policy, value])] if shared else [(first, [policy]), (second, [value])]
-    outs = run_towers(x, towers)
+    outs = Towers(*towers)(x)
     found = torch.autograd.grad((torch.cat(outs, -1) * weights).sum(), params)
     for have, want in zip([*outs, *found], [*wanted, *expected], strict=True):
         torch.testing.assert_close(have, want, atol=2e-5, rtol=1e-4)
@@ -39,7 +39,7 @@ def test_layers_without_heads_leave_the_gradient_that_they_are_given_as_it_was(a
     kept = given.clone()
     params = [x, *body.parameters()]
     expected = torch.autograd.grad(body(x), params, given)
-    y = run_layers(x, body)
+    (y,) = Towers((body, []))(x)
     for _ in range(2):
         found = torch.autograd.grad(y, params, given, retain_graph=True)
         for have, want in zip(found, expected, strict=True):
@@ -51,7 +51,7 @@ def test_layers_without_heads_leave_the_gradient_that_they_are_given_as_it_was(a
 def test_a_head_that_the_loss_leaves_out_gets_no_gradient() -> None:
     torch.manual_seed(0)
     first, second, policy, value = Mlp((4, 32), "tanh"), Mlp((4, 32), "tanh"), linear(32, 2, 1.0), linear(32, 1, 1.0)
-    logits, _ = run_towers(torch.randn(9, 4), [(first, [policy]), (second, [value])])
+    logits, _ = Towers((first, [policy]), (second, [value]))(torch.randn(9, 4))
     logits.sum().backward()
     assert first.layers[0].weight.grad.abs().sum() > 0
     assert second.layers[0].weight.grad is None and value.weight.grad is None
@@ -63,3 +63,11 @@ def test_fast_tanh_is_tanh() -> None:
     assert (y - torch.tanh(x)).abs().max() < 1e-6
     y.sum().backward()
     assert (x.grad - (1 - torch.tanh(x.detach()) ** 2)).abs().max() < 1e-6
+
+
+def test_no_rows_have_outputs_and_gradients_of_zero() -> None:
+    body, head = Mlp((4, 32), "tanh"), linear(32, 2, 1.0)
+    (out,) = Towers((body, [head]))(torch.zeros(1, 0, 4))
+    assert out.shape == (1, 0, 2) and Towers((body, []))(torch.zeros(1, 0, 4))[0].shape == (1, 0, 32)
+    out.sum().backward()
+    assert head.weight.grad is not None and (head.weight.grad == 0).all()
