@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from srl.api.actions import head_size, real_size
 from srl.api.batch import Batch
+from srl.api.inputs import SCALE, is_picture
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
 from srl.core.tree import leaves
@@ -18,7 +19,7 @@ from srl.nets.mlp import Mlp, linear
 from srl.nets.normalizer import Normalizer
 from srl.nets.numpy_mlp import ActorCriticConfig
 from srl.nets.towers import Towers, runs_as_node
-from srl.nets.vision import NatureCnn, is_picture
+from srl.nets.vision import PictureEncoder
 
 
 class ActorCritic(NeuralPolicy):
@@ -35,7 +36,7 @@ class ActorCritic(NeuralPolicy):
         sizes = {path: math.prod(leaf.shape) for path, leaf in leaves(spec.obs)}
         inputs = sum(sizes[path] for path in self.vectors)
         self.normalizer = Normalizer(inputs) if config.normalize_obs and inputs else None
-        self.encoders = nn.ModuleList(NatureCnn(_leaf(spec.obs, path), config.features) for path in self.pictures)
+        self.encoders = nn.ModuleList(PictureEncoder(_leaf(spec.obs, path), config.features) for path in self.pictures)
         inputs += config.features * len(self.pictures)
         tower = (inputs, *config.hidden)
         self.actor = Mlp(tower, config.activation)
@@ -91,7 +92,8 @@ class ActorCritic(NeuralPolicy):
         parts = []
         for path in self.vectors:
             leaf, row = _leaf(obs, path), _leaf(self.spec.obs, path).shape
-            parts.append(leaf.reshape(*leaf.shape[: leaf.ndim - len(row)], math.prod(row)).float())
+            flat = leaf.reshape(*leaf.shape[: leaf.ndim - len(row)], math.prod(row)).float()
+            parts.append(flat * SCALE if leaf.dtype == torch.uint8 else flat)
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 

@@ -157,7 +157,10 @@ class MLPPolicy:
         start = 0
         for vector in vectors:
             size = vector.shape[1]
-            inputs[start : start + size] = vector[part].T
+            columns = inputs[start : start + size]
+            columns[...] = vector[part].T
+            if vector.dtype == np.uint8:
+                columns *= np.float32(1.0 / 255.0)
             start += size
         if self._mean is not None:
             inputs -= self._mean

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from srl.api.actions import head_size, real_size
 from srl.api.batch import Batch
+from srl.api.inputs import SCALE, is_picture
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
 from srl.core.errors import UserError
@@ -23,7 +24,7 @@ from srl.nets.mlp import Mlp, linear
 from srl.nets.numpy_mlp import WIDEST, check_weights
 from srl.nets.running import RunningScale
 from srl.nets.towers import Towers, runs_as_node
-from srl.nets.vision import NatureCnn, is_picture
+from srl.nets.vision import PictureEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,7 @@ class Encoder(nn.Module):
         self._pictures = [path for path, leaf in leaves(spec) if is_picture(leaf)]
         numbers = sum(math.prod(shape) for _, shape in self._vectors)
         self.scale = RunningScale(numbers, decay=config.decay) if config.normalize_obs and numbers else None
-        self.pictures = nn.ModuleList(NatureCnn(leaf, config.features) for _, leaf in leaves(spec) if is_picture(leaf))
+        self.pictures = nn.ModuleList(PictureEncoder(leaf, config.features) for _, leaf in leaves(spec) if is_picture(leaf))
         self.size = numbers + config.features * len(self._pictures)
 
     def forward(self, tree: Any) -> Tensor:
@@ -161,9 +162,9 @@ class Encoder(nn.Module):
             self.scale.observe(rows[batch.valid], batch.origin.ranks)
 
     def _vector(self, found: dict[str, Tensor]) -> Tensor:
-        parts = [found[path] for path, _ in self._vectors]
-        flat = [
-            x.reshape(*x.shape[: x.ndim - len(shape)], math.prod(shape)).float()
-            for x, (_, shape) in zip(parts, self._vectors, strict=True)
-        ]
+        flat = []
+        for path, shape in self._vectors:
+            x = found[path]
+            rows = x.reshape(*x.shape[: x.ndim - len(shape)], math.prod(shape)).float()
+            flat.append(rows * SCALE if x.dtype == torch.uint8 else rows)
         return flat[0] if len(flat) == 1 else torch.cat(flat, -1)

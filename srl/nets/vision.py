@@ -1,4 +1,4 @@
-"""The convolutional encoder of pictures. They stay uint8 until the device."""
+"""Convolutional encoders of pictures. They stay uint8 until the device."""
 
 from __future__ import annotations
 
@@ -7,26 +7,22 @@ import math
 import torch
 from torch import Tensor, nn
 
+from srl.api.inputs import channels_last, kind_of, picture_shape
 from srl.core.spec import Leaf
 from srl.nets.mlp import linear
 
 
-def is_picture(leaf: Leaf) -> bool:
-    """uint8 with three sizes: channels first `[C, H, W]`, or last `[H, W, C]`."""
-    return leaf.dtype == "uint8" and len(leaf.shape) == 3
-
-
-class NatureCnn(nn.Module):
-    """Mnih et al. 2015: three convolutions and a layer of `features` relus."""
+class PictureEncoder(nn.Module):
+    """Convolutions and a layer of `features` relus: those of Mnih et al. 2015 from 36x36, two of 3x3 for less."""
 
     def __init__(self, leaf: Leaf, features: int) -> None:
         super().__init__()
-        shape = leaf.shape
-        self.last = shape[-1] <= 4 < shape[0]
-        channels, height, width = (shape[2], shape[0], shape[1]) if self.last else shape
-        if min(height, width) < 36:
-            raise ValueError(f"pictures of {height} x {width} are too small for the Nature encoder, which needs 36 x 36")
-        layers = [nn.Conv2d(channels, 32, 8, 4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3, 1)]
+        self.last = channels_last(leaf.shape)
+        channels, height, width = picture_shape(leaf.shape)
+        if kind_of(leaf) == "nature":
+            layers = [nn.Conv2d(channels, 32, 8, 4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3, 1)]
+        else:
+            layers = [nn.Conv2d(channels, 16, 3, 1, 1), nn.Conv2d(16, 32, 3, 2 if min(height, width) >= 8 else 1, 1)]
         for layer in layers:
             nn.init.orthogonal_(layer.weight, math.sqrt(2.0))
             assert layer.bias is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from srl.api.inputs import encoders
 from srl.core.load import load
 from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES
@@ -26,6 +27,8 @@ def plan_lines(
         numbers = ""
         if derived is not None and derived.policies[name].params != {}:
             numbers = f", {_numbers(derived.policies[name].params):,} numbers"
+            if entry.policy.use in ("actor_critic", "recurrent"):
+                numbers += "".join(f"\n{text}" for text in encoders(derived.policies[name].spec.obs))
         lines.append((f"policy {name}" if len(graph.policies) > 1 else "policy", f"{words(entry.policy)}{learner}{numbers}"))
     lines += [("why", reason) for reason in why]
     lines.append(("workers", "\n".join(_node_line(graph, node) for node in graph.nodes)))

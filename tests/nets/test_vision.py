@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
 from srl.api.batch import Batch
 from srl.api.env import Discrete
+from srl.api.inputs import encoders, kind_of
 from srl.api.policy import PolicySpec
 from srl.core.spec import Leaf
 from srl.nets.actor_critic import ActorCritic
+from srl.nets.numpy_mlp import MLPPolicy
+from srl.nets.recurrent import Recurrent
+from srl.plan.acting import zero_ask
 
 
 @pytest.mark.parametrize("shape", [(4, 84, 84), (84, 84, 3)])
@@ -47,6 +55,56 @@ def test_a_subclass_has_no_twin_of_its_parent() -> None:
     assert other.numpy_twin() is None
 
 
-def test_pictures_that_are_too_small_are_refused_with_their_size() -> None:
-    with pytest.raises(ValueError, match="16 x 16"):
-        ActorCritic(ActorCritic.Config(), PolicySpec(obs=Leaf((3, 16, 16), "uint8"), action=Discrete(2)))
+@pytest.mark.parametrize(
+    ("shape", "kind", "channels"),
+    [
+        ((84, 84, 3), "nature", 3), ((4, 36, 36), "nature", 4), ((84, 84, 12), "nature", 12),
+        ((7, 7, 3), "small", 3), ((3, 8, 8), "small", 3),
+        ((17, 8, 8), "small", 17), ((10, 5, 2), "small", 2), ((3, 3, 3), "small", 3),
+        ((2, 2, 3), "bytes", None), ((128,), "bytes", None), ((10, 5), "bytes", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("policy", [ActorCritic, Recurrent])
+def test_pictures_of_every_size_are_encoded_and_learn(
+    policy: Any, shape: tuple[int, ...], kind: str, channels: int | None
+) -> None:
+    torch.manual_seed(0)
+    leaf = Leaf(shape, "uint8")
+    made = policy(policy.Config(features=16), PolicySpec(obs=leaf, action=Discrete(4)))
+    assert kind_of(leaf) == kind
+    convolutions = [one for one in made.modules() if isinstance(one, torch.nn.Conv2d)]
+    assert (convolutions[0].in_channels if convolutions else None) == channels
+    obs = torch.randint(0, 255, (3, 2, *shape), dtype=torch.uint8)
+    memory = {name: torch.zeros(2, *one.shape) for name, one in made.memory.items()}
+    heads = made.unroll(Batch.of(obs=obs, memory=memory, reward=torch.zeros(3, 2), first=torch.zeros(3, 2, dtype=torch.bool)))
+    (heads["value"].sum() + heads["logits"].sum()).backward()
+    assert heads["logits"].shape == (3, 2, 4)
+    assert all(one.grad is not None for one in made.parameters())
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_bytes_are_divided_by_255_in_torch_and_in_the_twin(normalize: bool) -> None:
+    spec = PolicySpec(obs={"ram": Leaf((128,), "uint8"), "body": Leaf((3,), "float32")}, action=Discrete(4))
+    policy = ActorCritic(ActorCritic.Config(normalize_obs=normalize), spec)
+    twin = MLPPolicy({"normalize_obs": normalize}, spec)
+    twin.load({name: one.numpy() for name, one in policy.state_dict().items()}, 0)
+    noise = np.random.default_rng(0)
+    obs = {"ram": noise.integers(0, 255, (9, 128)).astype(np.uint8), "body": noise.standard_normal((9, 3)).astype(np.float32)}
+    ask = replace(zero_ask(spec, {}, 9), obs=obs)
+    np.testing.assert_allclose(policy.act(ask).extra["value"], twin.act(ask).extra["value"], atol=1e-5)
+    inputs = policy.encode({name: torch.from_numpy(leaf) for name, leaf in obs.items()})
+    assert float(inputs.max()) < 5.0
+
+
+def test_the_plan_says_how_pictures_and_bytes_are_read() -> None:
+    obs = {
+        "eye": Leaf((84, 84, 3), "uint8"),
+        "map": Leaf((7, 7, 3), "uint8"),
+        "ram": Leaf((128,), "uint8"),
+        "x": Leaf((3,), "float32"),
+    }
+    assert encoders(obs) == [
+        "eye 84x84x3: uint8 image, Nature CNN",
+        "map 7x7x3: small uint8 image, small CNN",
+        "ram 128: uint8, flattened and divided by 255",
+    ]
