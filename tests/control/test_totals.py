@@ -13,9 +13,11 @@ from rig import graph, with_node
 
 from srl.control.runlog import RunLog
 from srl.core.types import Component, PolicyEntry
+from srl.observe.metrics import read_metrics
 from srl.observe.report import Evaluation
 from srl.observe.result import RunResult
 from srl.observe.screen import line, screen
+from srl.observe.sinks.base import Sink
 from srl.observe.sinks.console import Console
 from srl.observe.totals import Totals
 from srl.store import checkpoint
@@ -193,3 +195,53 @@ def test_rates_begin_with_the_session_and_counts_go_on_from_the_earlier_one(monk
     seen.take("adder/0", entry("adder/0", "in", reading={"trained_steps": ["min", 2_000_010]}, at=7.0))
     now = 7.0
     assert seen.report().train_rate == 50 / 6
+
+
+def test_a_queue_is_never_less_than_empty_nor_more_than_full() -> None:
+    """Both ends report in turn: the consumer may be ahead of the producer, or behind it."""
+    seen = totals()
+    for put, taken, queue in ((10, 32, 0), (50, 32, 8), (33, 32, 1)):
+        made, taken_in = entry("counter/0", "out"), entry("adder/0", "in")
+        made["workers"]["counter/0"]["counts"] = {"out": [put, 0, 0, 8, {}]}
+        taken_in["workers"]["adder/0"]["counts"] = {"in": [0, taken, taken, 8, {}]}
+        seen.take("counter/0", made)
+        seen.take("adder/0", taken_in)
+        (row,) = seen.report().streams
+        assert (row.queue, row.slots) == (queue, 8)
+
+
+def test_the_last_report_shows_what_the_processes_used_and_how_fast_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, now = totals(), 0.0
+    monkeypatch.setattr("srl.observe.totals.time.monotonic", lambda: now)
+    for now in (1.0, 3.0):
+        seen.take("counter/0", entry("counter/0", "out", reading={"env_steps": ["count", 100 * now]}, at=now, cpu=now / 2))
+        before = seen.report()
+    seen.resting, now = True, 30.0
+    seen.forget("counter/0", ["counter/0"], [], {})
+    after = seen.report()
+    assert after.env_rate == before.env_rate == 100.0
+    for report in (before, after):
+        row = next(row for row in report.workers if row.kind == "counter")
+        assert (row.cpu, row.rss, row.busy) == (0.5, 1, pytest.approx(0.92))
+
+
+def test_workers_inside_a_process_of_others_have_no_cores_of_their_own() -> None:
+    seen = Totals(graph(inside=True), cores=2)
+    rows = {row.kind: row for row in seen.report().workers}
+    assert rows["counter"].inside and not rows["adder"].inside
+    inline = Totals(graph(mode="inline"), cores=2)
+    assert [bool(row.inside) for row in inline.report().workers] == [False, True]
+
+
+class Broken(Sink):
+    def report(self, report: Any) -> None:
+        raise ValueError("no such column")
+
+
+def test_a_sink_that_fails_is_dropped_and_the_others_go_on(tmp_path: Path) -> None:
+    seen, out, folder = totals(), io.StringIO(), RunFolder.create(tmp_path, "rig", 1)
+    log = RunLog(graph(), seen, folder, None, [Broken(), Console(out)])
+    log.report()
+    log.finish(RunResult(kind="done"))
+    assert out.getvalue().count("note: sink Broken failed and gets no more reports: ValueError: no such column") == 1
+    assert len(read_metrics(folder.metrics)) == 2
