@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -358,15 +359,25 @@ class _Rows:
         index = order if self.index is None else self.index[order]
         number = -(-self.places // size)  # by the places, not the valid rows: the same on every rank
         bounds = [self.total * i // number for i in range(number + 1)]
+        if self.total < number and batch.origin.ranks is not None:
+            yield from self._few(index, bounds)
+            return
         dense = len(batch.lead) == 2
         everyone = None if dense else torch.ones((1, 1), dtype=torch.bool, device=device)
         for low, high in _spans(batch, size, number):
             rows = index[bounds[low] : bounds[high]]
             gather = _Gather(batch, rows, [(1, bounds[i + 1] - bounds[i]) for i in range(low, high)])
             for i in range(low, high):
-                if bounds[i + 1] > bounds[i] or batch.origin.ranks is not None:  # other ranks have rows, and wait for this one
+                if bounds[i + 1] > bounds[i]:
                     first = index[bounds[i] : bounds[i + 1]] if batch.memories != {} else None
                     yield _Minibatch(gather, i - low, first, everyone)
+
+    def _few(self, index: Tensor, bounds: list[int]) -> Iterator[Batch]:
+        """Fewer rows than minibatches, while other ranks have more and wait: a row that is not valid where there is none."""
+        for low, high in pairwise(bounds):
+            rows = index[low:high] if high > low else index.new_zeros(1)
+            trained = torch.full((1, 1), high > low, device=rows.device)
+            yield _Minibatch(_Gather(self.batch, rows, [(1, len(rows))]), 0, rows if self.batch.memories != {} else None, trained)
 
 
 class _Sequences:
