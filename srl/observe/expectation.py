@@ -1,4 +1,4 @@
-"""What an experiment says that it reaches, `expect: {return: 475, env_steps: 300_000}`, and what a run of it has reached."""
+"""The return that an experiment should reach, `expect: {return: 475, env_steps: 300_000}`, and what a run has reached."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ RETURN = "return"
 
 
 class Expectation:
-    """Follows the mean returns of the last 100 episodes up to the env steps that are allowed."""
+    """Follows the mean returns of the last 100 episodes up to the allowed env steps."""
 
     def __init__(
         self, expect: Mapping[str, float], *, stop: int | None = None, reached: Mapping[str, float] | None = None
     ) -> None:
-        """`stop`: env steps at which the run ends by itself. `reached`: of its earlier legs, which count where they were the
-        last within the env steps that are allowed: otherwise it is this leg that the run ends with."""
+        """`stop`: env steps at which the run ends. `reached`: by its earlier sessions, which counts only where the env steps are
+        limited and those sessions were the last within the limit."""
         self.wanted = wanted_returns(expect)
         allowed = expect.get(ENV_STEPS, math.inf)
         self._cut = math.inf if stop is not None and stop <= allowed else allowed  # the batch that reaches the stop counts
@@ -32,12 +32,12 @@ class Expectation:
         self.reached = {ENV_STEPS: env_steps, **named}
 
     def settle(self) -> None:
-        """The run ended for what it has reached: the episodes that are still to come do not count."""
+        """The run ends because of its return: episodes that finish during the drain do not count."""
         self._settled = True
 
     @property
     def holds(self) -> bool:
-        """Every return that is wanted was reached."""
+        """Every wanted return was reached."""
         return all(name in self.reached and self.reached[name] >= least for name, least in self.wanted.items())
 
     def text(self) -> str:
@@ -58,7 +58,7 @@ class Expectation:
 
 
 def wanted_returns(expect: Mapping[str, float]) -> dict[str, float]:
-    """The returns among what is expected, by name: `return`, or `return/TEAM`."""
+    """The expected returns by name: `return`, or `return/TEAM`."""
     return {name: least for name, least in expect.items() if name != ENV_STEPS}
 
 

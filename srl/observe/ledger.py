@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
+from srl.core.text import columns
 from srl.core.types import FOREIGN
 
 Side: TypeAlias = Literal["producer", "consumer"]
@@ -15,14 +16,14 @@ class Ledger:
     """What became of everything that was put into one stream."""
 
     def __init__(self, stream: str, *, slots: int = 0) -> None:
-        """`slots`: records that may be under way at once."""
+        """`slots`: records that may be in flight at once."""
         self.stream = stream
         self.slots = slots
         self.dropped: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
-        """What no peer had put: it is not part of the balance."""
+        """What no peer had put: not part of the balance."""
         self.lost: list[str] = []
-        """Ends whose last counts went with them: killed, and nobody else holds them or has told them."""
+        """Ends that were killed and whose last counts no other process has."""
         self._put = 0
         self._taken = 0
         self._returned = 0
@@ -31,7 +32,7 @@ class Ledger:
         self._lost_sides: set[Side] = set()
 
     def add(self, side: Side, counts: Mapping[str, Any]) -> None:
-        """Add what one end counted: {put, taken, released, dropped: {reason: number}}; what it does not know is 0 or absent.
+        """Add what one end counted: {put, taken, released, dropped: {reason: number}}; missing counts are 0.
 
         `released` of a producer are slots that came back to it, of a consumer loans that it gave back.
         """
@@ -47,7 +48,7 @@ class Ledger:
             self._consumer_drops += sum(dropped.values())
 
     def lose(self, side: Side, end: str) -> None:
-        """`end` was killed: its last report is too old, and the other side only knows what came through."""
+        """`end` was killed: its last report is too old, and the other side knows only what arrived."""
         self.lost.append(end)
         self._lost_sides.add(side)
 
@@ -73,18 +74,18 @@ class Ledger:
 
     @property
     def unknown(self) -> int:
-        """What nobody can account for after a kill: under way then, or taken and not reported."""
+        """After a kill: records in flight then, or taken and not reported."""
         return self._open if self.lost else 0
 
     @property
     def in_flight(self) -> int:
-        """What is under way."""
+        """Records put and neither taken nor dropped."""
         return 0 if self.lost else self._open
 
     @property
     def balanced(self) -> bool:
-        """True if no record vanished, appeared from nowhere or was counted twice, as far as what was heard can tell."""
-        if len(self._lost_sides) == 2:  # both are known too late to tell
+        """No record vanished, appeared from nowhere or was counted twice, as far as the counts tell."""
+        if len(self._lost_sides) == 2:  # no side is known well enough
             return True
         return 0 <= self._open <= self.slots and self.held >= 0
 
@@ -104,29 +105,11 @@ class Ledger:
 
 
 def table(ledgers: Iterable[Ledger]) -> str:
-    """All streams as a table: one row a stream, drops by reason at the end."""
-    rows = [("stream", "put", "taken", "in flight", "unknown", "dropped", "")]
+    """One row a stream, drops by reason at the end."""
+    rows: list[tuple[str, ...]] = [("stream", "put", "taken", "in flight", "unknown", "dropped", "")]
     for ledger in ledgers:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in sorted(ledger.dropped.items()) if number)
+        numbers = (ledger.put, ledger.taken, ledger.in_flight, ledger.unknown)
         dropped = f"{ledger.drops:,}" + (f" ({reasons})" if reasons else "")
-        result = "ok" if ledger.balanced else "DOES NOT BALANCE"
-        rows.append(
-            (
-                ledger.stream,
-                f"{ledger.put:,}",
-                f"{ledger.taken:,}",
-                f"{ledger.in_flight:,}",
-                f"{ledger.unknown:,}",
-                dropped,
-                result,
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(7)]
-    return "\n".join(_padded(row, widths) for row in rows)
-
-
-def _padded(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = [row[0].ljust(widths[0])]
-    cells += [cell.rjust(width) for cell, width in zip(row[1:5], widths[1:5], strict=True)]
-    cells += [row[5].ljust(widths[5]), row[6]]
-    return "  ".join(cells).rstrip()
+        rows.append((ledger.stream, *(f"{n:,}" for n in numbers), dropped, "ok" if ledger.balanced else "DOES NOT BALANCE"))
+    return columns(rows, right=range(1, 5))

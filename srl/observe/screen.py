@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from srl.core.text import size
+from srl.core.text import columns, size
 from srl.observe.report import Report, StreamRow, WorkerRow, by_kind, by_role
 
 LOG_WIDTH = 120
@@ -24,10 +24,10 @@ def screen(report: Report, width: int = 80) -> list[str]:
     lines += _packed([f"{name} {value:.2f}" for name, value in report.stats.items()], width, between="  ")
     if report.workers:
         rows = [_worker(row) for row in by_role(report.workers)]
-        lines += ["", *_grid([("worker", "busy", "cores", "memory", "waits for"), *rows], "<>>><", width)]
+        lines += ["", *_grid([("worker", "busy", "cores", "memory", "waits for"), *rows], range(1, 4), width)]
     if report.streams:
         rows = [_stream(row) for row in by_kind(report.streams)]
-        lines += ["", *_grid([("stream", "items/s", "bytes/s", "queue", "staleness", "dropped"), *rows], "<>>>><", width)]
+        lines += ["", *_grid([("stream", "items/s", "bytes/s", "queue", "staleness", "dropped"), *rows], range(1, 5), width)]
     return lines
 
 
@@ -118,10 +118,8 @@ def _packed(parts: Iterable[str], width: int, *, between: str = "   ", rows: int
     return lines
 
 
-def _grid(rows: Sequence[Sequence[str]], align: str, width: int) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(align))]
-    padded = [[f"{cell:{side}{w}}" for cell, side, w in zip(row, align, widths, strict=True)] for row in rows]
-    return ["  ".join(cells)[:width].rstrip() for cells in padded]
+def _grid(rows: Sequence[Sequence[str]], right: Collection[int], width: int) -> list[str]:
+    return [text[:width].rstrip() for text in columns(rows, right=right).splitlines()]
 
 
 def _worker(row: WorkerRow) -> tuple[str, ...]:
