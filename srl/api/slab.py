@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from srl.api.env import action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
+from srl.core.errors import SettingError
 from srl.core.spec import Leaf, TreeSpec, lead
 
 
@@ -35,9 +36,9 @@ class Window:
         for name, least in (("burn_in", 0), ("after", 0), ("length", 1)):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < least):
-                raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+                raise SettingError(name, f"must be a whole number of at least {least}, not {value!r}")
         if self.length is None and (self.burn_in or self.after):
-            raise ValueError("burn_in and after need a length")
+            raise SettingError("length", "must be given with burn_in or after")
 
     @property
     def memory_every(self) -> int | None:

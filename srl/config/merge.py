@@ -6,8 +6,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from srl.core.errors import UserError
+from srl.core.errors import Fact, UserError
 from srl.core.load import nearest
+from srl.core.option import shown
 from srl.core.where import COMMAND_LINE, Path, Provenance, Where, dotted
 
 _COMPONENTS = ("env", "policy", "algorithm", "transform", "learner")
@@ -36,7 +37,9 @@ class Merged:
         places = Provenance()
         label(places, path, value, where)
         *parents, last = path
-        self._put(self._inside(tuple(parents), path, where), last, value, path, places, nulls_remove=False)
+        inside = self._inside(tuple(parents), path, where)
+        key = self._position(inside, last, path) if isinstance(inside, list) else last
+        self._put(inside, key, value, path, places, nulls_remove=False)
 
     def remove(self, path: Path) -> None:
         """Take away a setting that is there."""
@@ -46,10 +49,11 @@ class Merged:
         self.provenance.drop(path)
 
     def has(self, path: Path) -> bool:
+        """Whether there is a setting of this name."""
         here: Any = self.data
         for key in self._known(path):
-            if isinstance(here, list) and _index(key, here) is not None:
-                here = here[int(key)]
+            if isinstance(here, list) and (position := _index(key, here)) is not None:
+                here = here[position]
             elif isinstance(here, dict) and key in here:
                 here = here[key]
             else:
@@ -131,42 +135,31 @@ class Merged:
             elif isinstance(here[key], str) and _is_component(path):
                 self._spell_out(here, key, path)
             if not isinstance(here[key], dict | list):
-                raise UserError(
-                    f"'{dotted(whole)}' cannot be set: '{dotted(path)}' is {here[key]!r}, not a mapping",
-                    *self._from(path),
-                    code="E12",
-                )
+                headline = f"'{dotted(whole)}' cannot be set: '{dotted(path)}' is {shown(here[key])}, not a mapping"
+                raise self._error(headline, path)
             here = here[key]
-        if isinstance(here, list):
-            self._position(here, whole[-1], whole)
-            return _ByText(here)
         return here
 
     def _position(self, here: list[Any], key: Any, path: Path) -> int:
         position = _index(key, here)
         if position is None:
             size = f"{len(here)} entries, 0 to {len(here) - 1}" if here else "no entries"
-            raise UserError(f"'{dotted(path)}': the list '{dotted(path[:-1])}' has {size}", *self._from(path[:-1]), code="E12")
+            raise self._error(f"'{dotted(path)}': the list '{dotted(path[:-1])}' has {size}", path[:-1])
         return position
 
     def _existing(self, path: Path) -> tuple[Any, Any]:
         here: Any = self.data
         for depth, key in enumerate(path):
-            at_end = depth == len(path) - 1
             if isinstance(here, list):
                 key = self._position(here, key, path[: depth + 1])
-                if at_end:
-                    raise UserError(
-                        f"'{dotted(path)}' is an entry of a list, which is only replaced as a whole",
-                        ("try", f"{dotted(path[:-1])}=[...]"),
-                        code="E12",
-                    )
+                if depth == len(path) - 1:
+                    headline = f"'{dotted(path)}' cannot be removed: a list is only replaced as a whole"
+                    raise self._error(headline, path, ("try", f"{dotted(path[:-1])}=[...]"))
             elif not isinstance(here, dict) or key not in here:
                 raise self._absent(here, path, depth)
-            if at_end:
-                return here, key
-            here = here[key]
-        raise UserError("there is nothing to remove", code="E12")
+            if depth < len(path) - 1:
+                here = here[key]
+        return here, path[-1]
 
     def _absent(self, here: Any, path: Path, depth: int) -> UserError:
         error = UserError(f"'~{dotted(path)}' removes nothing: there is no '{dotted(path[: depth + 1])}'", code="E12")
@@ -177,22 +170,8 @@ class Merged:
             error.add("there are", ", ".join(names))
         return error
 
-    def _from(self, path: Path) -> list[tuple[str, str]]:
-        place = self.provenance.at(path)
-        return [("from", str(place))] if place is not None else []
-
-
-class _ByText:
-    """A list whose entries are named by text, as a path does."""
-
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.items[int(key)]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.items[int(key)] = value
+    def _error(self, headline: str, path: Path, *facts: Fact) -> UserError:
+        return UserError(headline, *facts, code="E12", path=path).at(self.provenance)
 
 
 def label(places: Provenance, path: Path, value: Any, where: Where) -> None:

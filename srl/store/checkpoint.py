@@ -91,7 +91,7 @@ class Held(dict[str, Any]):
         self._file = file
 
     def __missing__(self, name: str) -> Any:
-        raise _broken(self._file.parent, self._file, f"no '{name}'", ", ".join(self) or "nothing is there")
+        raise _broken(self._file.parent, self._file, f"{', '.join(self) or 'nothing'}, but no '{name}'", f"'{name}'")
 
 
 @dataclass(frozen=True, slots=True)

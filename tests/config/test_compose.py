@@ -251,7 +251,8 @@ def test_who_named_a_file_that_is_not_there_is_named(folder: Path, override: str
         ),
         (
             "~policy.hidden.0",
-            "error[E12]: 'policy.hidden.0' is an entry of a list, which is only replaced as a whole\n  try: policy.hidden=[...]",
+            "error[E12]: 'policy.hidden.0' cannot be removed: a list is only replaced as a whole\n"
+            "  from: experiments/cart.yaml:5:3\n  try: policy.hidden=[...]",
         ),
         (
             "policy.hidden.3=1",
