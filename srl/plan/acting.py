@@ -13,7 +13,7 @@ from srl.core.load import load
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Rng
 from srl.core.spec import lead, zeros
-from srl.core.tree import Tree, map_tree
+from srl.core.tree import map_tree
 from srl.core.types import PolicyEntry
 from srl.core.where import Path
 from srl.plan.specs import PolicyInfo
@@ -79,7 +79,7 @@ def zero_ask(info_spec: PolicySpec, memory: Any, envs: int = _ROWS) -> Ask:
 
 
 def answer(policy: Policy, info: PolicyInfo, rows: Mapping[str, Any], *, greedy: bool) -> dict[str, Any]:
-    """What the policy does in these rows; `extra` only as far as the algorithm wants it."""
+    """What the policy does in these `[E, A, ...]` rows; `extra` only as far as the algorithm needs it."""
     envs, agents = rows["first"].shape
     count = envs * agents
     flat = {name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), rows[name]) for name in rows if name != "state"}
@@ -101,10 +101,5 @@ def answer(policy: Policy, info: PolicyInfo, rows: Mapping[str, Any], *, greedy:
     if info.extra:
         extra = cast("dict[str, Any]", act.extra)
         done["extra"] = {name: extra[name] for name in info.extra}
-    return cast("dict[str, Any]", _blocks(done, envs, agents))
-
-
-def _blocks(tree: Tree, envs: int, agents: int) -> Tree:
-    if agents == 1:
-        return map_tree(lambda leaf: leaf[:, None], tree)  # type: ignore[no-any-return]
-    return map_tree(lambda leaf: leaf.reshape(envs, agents, *leaf.shape[1:]), tree)  # type: ignore[no-any-return]
+    blocks: dict[str, Any] = map_tree(lambda leaf: leaf.reshape(envs, agents, *leaf.shape[1:]), done)
+    return blocks

@@ -76,7 +76,7 @@ class ActorWorker(Resumable, Worker):
                 worker=context.name,
                 title=args.title,
                 log=EPISODES in self._samples,
-                barrier=0 if context.inline else context.incarnation,  # inline, a resume goes on with the seeds there were
+                barrier=0 if context.inline else context.incarnation,  # inline, a resume keeps the seeds
             )
             for number in range(args.groups)
         ]

@@ -135,7 +135,7 @@ class EvaluatorWorker(Resumable, Worker):
         else:
             self._matches = []
         self._film = None
-        self._next, self._evaluations = due, number  # a run that goes on from here keeps its times
+        self._next, self._evaluations = due, number  # a resumed run keeps its times
 
     def close(self) -> None:
         self._rollout.close()
@@ -202,7 +202,7 @@ class EvaluatorWorker(Resumable, Worker):
         self._knows_initial = True
 
     def _best_before(self, run: Path) -> float:
-        """The score to beat of the run that this one goes on from."""
+        """The score to beat of the run that this one resumes."""
         name = next(iter(self._params))
         score = checkpoint.best_score(checkpoint_folder(run, self.context.graph.policies, name))
         return -np.inf if score is None else score
@@ -223,7 +223,7 @@ class EvaluatorWorker(Resumable, Worker):
 
     def _keep(self, score: float) -> None:
         """Write the weights of the best policies, each into a folder of its own beside the trainer's checkpoints."""
-        if score <= self._best or self._env_steps == 0:  # nobody wants the untrained policy
+        if score <= self._best or self._env_steps == 0:  # the untrained policy is never the best
             return
         self._best = score
         run = self.context.folder

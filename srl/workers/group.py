@@ -210,7 +210,7 @@ class Group:
         return block
 
     def _count_episodes(self, counting: Array | None) -> Array:
-        """An env's episode is over when agents were there and none goes on."""
+        """An env's episode is over when agents took part and none continues."""
         ended = _in_any_agent([player.valid for player in self._all])
         ended &= ~_in_any_agent([player.next_valid for player in self._all])
         over = np.flatnonzero(ended if counting is None else ended & counting)

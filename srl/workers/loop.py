@@ -197,7 +197,7 @@ class WorkerLoop:
             worker.save()
 
     def barrier(self) -> None:
-        """Inline: drop what is in flight and write the state of every worker, so that a resume goes on exactly from here."""
+        """Inline: drop what is in flight and write the state of every worker, so that a resume continues exactly from here."""
         self._barriers += 1
         for name, worker in self._resumable.items():
             self.at_fault = name

@@ -66,7 +66,7 @@ class PolicyWorker(Resumable, Worker):
             return 0
         before = time.perf_counter()
         rows = cast("dict[str, Any]", asked.rows)
-        asked.reply(answer(self.policy, self._info, rows, greedy=self.args.greedy), self.version)
+        self._asks.reply(asked, answer(self.policy, self._info, rows, greedy=self.args.greedy), self.version)
         units = sum(asked.sizes)
         self.reading.time("inference", time.perf_counter() - before)
         self.reading.count("infer/rows", units * self._info.spec.agents)
