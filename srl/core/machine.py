@@ -16,13 +16,13 @@ class Machine:
     cores: int
     gpus: int
     shared_free: int
-    """Bytes that shared memory may still take."""
+    """Bytes that shared memory may still take: all of RAM, as it has no file."""
     cpu: str = ""
 
     @classmethod
     def here(cls) -> Machine:
         """This machine, now."""
-        return cls(usable_cores(), _gpus(), _shared_free(), _cpu_name())
+        return cls(usable_cores(), _gpus(), memory_free(), _cpu_name())
 
 
 def usable_cores() -> int:
@@ -44,14 +44,6 @@ def memory_free() -> int:
 
 
 _CGROUP_V1_MEMORY = (_CGROUP / "memory/memory.limit_in_bytes", _CGROUP / "memory/memory.usage_in_bytes")
-
-
-def _shared_free() -> int:
-    """memfd lives in RAM and is bounded by it, not by the size of /dev/shm, where files of the fallback lie."""
-    if hasattr(os, "memfd_create"):
-        return memory_free()
-    status = os.statvfs("/dev/shm")
-    return min(memory_free(), status.f_bavail * status.f_frsize)
 
 
 def _quota() -> float | None:

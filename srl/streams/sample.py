@@ -48,7 +48,7 @@ def ledger_row(words: memoryview, row: int) -> memoryview:
     return words[row * ROW : (row + 1) * ROW]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Slab:
     """Memory for one record, in the transport's own memory, to be filled and put."""
 
@@ -60,7 +60,7 @@ class Slab:
     """Row 0 must be answered by this version or a newer one."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _ConsumerPeer(Peer):
     row: int
     ledger: memoryview
@@ -68,7 +68,7 @@ class _ConsumerPeer(Peer):
     """Requests that stand there, as far as we know."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Slot:
     slab: Slab
     read_only: Tree
@@ -270,7 +270,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         self._free.clear()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Loan:
     """A slab on the consumer's side: a read-only view until it is released."""
 
@@ -298,7 +298,7 @@ class Loan:
         self.end.counts.drop(reason)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _ProducerPeer(Peer):
     slots: int
     trees: list[Tree]
