@@ -11,8 +11,9 @@ _WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 def count(number: int, noun: str) -> str:
     """`1 env`, `12,288 steps`, `2 minibatches`."""
-    ending = "" if number == 1 else "es" if noun.endswith(("s", "tch")) else "s"
-    return f"{number:,} {noun}{ending}"
+    if number != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("ory") else f"{noun}es" if noun.endswith(("s", "tch")) else f"{noun}s"
+    return f"{number:,} {noun}"
 
 
 def size(number: float) -> str:

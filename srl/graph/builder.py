@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -50,7 +50,8 @@ class GraphBuilder:
         """A group of like workers. `given`: streams by port, settings of the node (`count`, `threads`, `device`,
         `on_failure`, `restarts`), and the arguments of the worker class.
 
-        A port that exists for each policy takes a list of streams. `inside`: in the processes of the workers of that node.
+        A port that exists for each policy takes a list of streams, or a mapping from what follows `port:`.
+        `inside`: in the processes of the workers of that node.
         """
         use = worker if isinstance(worker, str) else dotted_path(worker)
         name = name or use.rpartition(":")[2].lower()
@@ -63,6 +64,8 @@ class GraphBuilder:
                 ports[key] = value.name
             elif isinstance(value, Sequence) and any(isinstance(one, Stream) for one in value):
                 ports |= {f"{key}:{stream.policy}": stream.name for stream in value}
+            elif isinstance(value, Mapping) and any(isinstance(one, Stream) for one in value.values()):
+                ports |= {f"{key}:{part}": stream.name for part, stream in value.items()}
             else:
                 (own if key in _OF_NODES and key not in accepted else args)[key] = value
         try:

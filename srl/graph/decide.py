@@ -15,7 +15,7 @@ from srl.graph.builder import GraphBuilder
 from srl.graph.by_hand import by_hand
 from srl.graph.check import near
 from srl.graph.layouts import REMOTE, TOGETHER, Sizes
-from srl.graph.opponents import with_opponents
+from srl.graph.opponents import add_opponents
 from srl.graph.spec import Graph, Node, Stream
 from srl.graph.workers import with_workers
 
@@ -78,10 +78,9 @@ def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
     built = layout(done, sizes)
     if not isinstance(built, GraphBuilder):
         raise UserError(f"layout '{name}' must return a GraphBuilder, not {type(built).__name__}", code="E10", path=("layout",))
-    graph = _graph(done, built.nodes, built.streams)
     if done.opponents is not None:
-        home = graph.nodes[0].inside
-        graph = with_opponents(graph, done, sizes, home=graph.node(home) if home else None)
+        add_opponents(built, done, sizes)
+    graph = _graph(done, built.nodes, built.streams)
     return Decided(experiment=done, graph=_with_settings(graph, done), why=(why,) if why else ())
 
 

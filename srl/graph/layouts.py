@@ -132,7 +132,7 @@ class _Layout:
                 policy=name,
                 samples=self._samples[name],
                 params=self._params[name],
-                slabs=sizes.slabs,
+                slabs=sizes.slabs + (self._experiment.opponents.groups if self._experiment.opponents else 0),
                 staleness=sizes.staleness,
                 device=sizes.device,
                 **settings,

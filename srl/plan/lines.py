@@ -43,21 +43,18 @@ def plan_lines(
 def _node_line(graph: Graph, node: Node) -> str:
     kind = REGISTRIES["worker"].resolve(node.worker)
     text = kind.about(load(kind.Args, node.args)) or node.worker
-    text += f", on {node.device}" if node.worker == "trainer" else ""
+    text += f", on {node.device}" if kind.slow or node.device != "cpu" else ""
     return f"{times(node)}: {text}" + (f", inside {node.inside}" if node.inside and graph.mode != "inline" else "")
 
 
 def _batches(graph: Graph, derived: Derived | None) -> Iterable[str]:
     """`1 batch = 48 envs x 64 steps x 4 agents = 12,288 agent steps = 6 minibatches x 4 epochs`"""
-    actor = next((node for node in graph.nodes if node.worker == "actor"), None)
-    if actor is None:
-        return
-    for node in graph.nodes:
-        if node.worker != "trainer":
-            continue
-        policy = str(node.args.get("policy", "main"))
-        envs = int(node.args.get("slabs", 1)) * int(actor.args.get("envs", 1))
-        steps = int(actor.args.get("steps", 128))
+    args = [load(REGISTRIES["worker"].resolve(node.worker).Args, node.args) for node in graph.nodes]
+    sampling = next((one for one in args if hasattr(one, "envs") and hasattr(one, "steps")), None)
+    for trainer in (one for one in args if hasattr(one, "slabs") and hasattr(one, "policy")):
+        if sampling is None:
+            return
+        policy, envs, steps = trainer.policy, trainer.slabs * sampling.envs, sampling.steps
         agents = derived.policies[policy].spec.agents if derived is not None else 1
         rows = envs * steps * agents
         text = f"{count(envs, 'env')} x {count(steps, 'step')}" + (f" x {agents} agents" if agents > 1 else "")

@@ -89,7 +89,7 @@ class ActorWorker(Resumable, Worker):
     def about(cls, args: ActorArgs) -> str:
         from srl.core.text import count  # for plans only
 
-        return f"{count(args.groups, 'group')} of {count(args.envs, 'env')}, {count(args.steps, 'step')} a slab"
+        return f"{count(args.groups, 'group')} of {count(args.envs, 'env')}, trajectories of {count(args.steps, 'step')}"
 
     @classmethod
     def sizes(cls, args: ActorArgs, port: str, graph: Graph) -> Mapping[str, int]:

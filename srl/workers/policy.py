@@ -53,7 +53,7 @@ class PolicyWorker(Resumable, Worker):
     def about(cls, args: PolicyArgs) -> str:
         from srl.core.text import count  # for plans only
 
-        return f"up to {count(args.max_batch, 'env')} at once"
+        return f"batches of up to {count(args.max_batch, 'env')}"
 
     def poll(self) -> int:
         """Adopt newer weights, then answer one batch of questions."""
