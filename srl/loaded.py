@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, leaves, map_tree
 from srl.graph.build import graph_from_yaml
 from srl.graph.spec import Graph
-from srl.plan.acting import ready_policy
+from srl.plan.acting import new_policy, ready_policy
 from srl.plan.derive import derive
 from srl.plan.specs import Derived, PolicyInfo
 from srl.store import checkpoint
@@ -29,6 +29,9 @@ from srl.store.run_folder import RunFolder
 from srl.store.weights import check_layers
 from srl.workers.checkpoints import checkpoint_folder
 from srl.workers.rollout import Rollout, picture, rendering
+
+if TYPE_CHECKING:  # torch
+    from srl.api.neural import NeuralPolicy
 
 
 def load_run(folder: str | Path) -> LoadedRun:
@@ -63,6 +66,23 @@ class LoadedRun:
             saved = checkpoint.read(path)
             acting.load(saved.tree("policy"), saved.step)
         return LoadedPolicy(info, acting, path, self.graph.seed)
+
+    def network(self, which: str | Path = "best", *, name: str | None = None) -> NeuralPolicy:
+        """The torch module of a policy with the weights of a checkpoint, for other programs.
+
+        `network(obs)` gives the most likely actions for tensors `[N, ...]`, with memory `network(obs, memory)` both.
+        `torch.jit.trace` and `torch.export` take it.
+        """
+        from srl.api.neural import drawing_nothing
+
+        name = name or self._only()
+        info, path = self.derived.policies[name], self.checkpoint(which, name)
+        check_layers(path, name, info.params, ("try", "the policy and env of the run that wrote it"))
+        with drawing_nothing():
+            network: NeuralPolicy = new_policy(info.use, info.config, info.spec)
+        saved = checkpoint.read(path)
+        network.load(saved.tree("policy"), saved.step)
+        return network.eval()
 
     def checkpoint(self, which: str | Path = "best", name: str | None = None) -> Path:
         """The checkpoint of this name; `best` is the latest if nothing was evaluated."""

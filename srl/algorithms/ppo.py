@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from srl.algorithms.returns import gae
-from srl.algorithms.value_scale import ValueScale, read_by
+from srl.algorithms.value_scale import ValueScale
 from srl.api.algorithm import Algorithm, Batch, Heads, Metrics, Needs
 from srl.api.policy import PolicySpec
 from srl.api.slab import Window
+from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.schedule import Schedule
 
@@ -51,9 +52,14 @@ class PPO(Algorithm):
         return Needs(extra=("log_prob", "value"), window=config.window)
 
     def setup(self) -> None:
-        self.scale = ValueScale(self.policy.value_moments) if self.config.normalize_value else None
-        if self.scale is None and not torch.equal(self.policy.value_moments.cpu(), torch.tensor([0.0, 1.0])):
-            read_by(self.policy, 0.0, 1.0)  # of a policy whose values were normalised before
+        self.scale: ValueScale | None = None
+        head = self.policy.value_head
+        if self.config.normalize_value:
+            if head is None:
+                raise UserError("algorithm.normalize_value needs a policy whose layer `value` is a ValueHead")
+            self.scale = ValueScale(head.moments)
+        elif head is not None:
+            head.rescale(0.0, 1.0)  # of a policy whose values were normalised before
         self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=self.config.max_grad_norm)
 
     def update(self, batch: Batch) -> Metrics:
@@ -76,8 +82,8 @@ class PPO(Algorithm):
         values = recorded = batch.extra["value"]
         advantage = gae(batch.reward, values, batch.terminated, batch.cut, config.gamma, config.lam)
         target = advantage + values[:-1]
-        if self.scale is not None:
-            self.scale.observe(target, batch.valid, self.policy, batch.origin.ranks)
+        if self.scale is not None and self.policy.value_head is not None:
+            self.scale.observe(target, batch.valid, self.policy.value_head, batch.origin.ranks)
             target, recorded = self.scale.down(target), self.scale.down(values)
         if config.normalize_advantage == "batch":
             advantage = normalized(batch, advantage)

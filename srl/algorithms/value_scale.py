@@ -8,17 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from srl.api.batch import Ranks
+from srl.api.value_head import ValueHead
 
 
 class ValueScale(nn.Module):
-    """Moves the moments by which a policy's value head is read: `return = mean + deviation * value`."""
+    """Moves the moments of a value head."""
 
     mean: Tensor
     square: Tensor
     rate: Tensor
 
     def __init__(self, moments: Tensor, decay: float = 0.99) -> None:
-        """`moments` `[2]`: of a policy that was trained before; 0 and 1 say that nothing was seen."""
+        """`moments` `[2]`: of a head that was trained before; 0 and 1 say that nothing was seen."""
         super().__init__()
         self.decay = decay
         mean, deviation = moments.double()
@@ -41,8 +42,8 @@ class ValueScale(nn.Module):
         return torch.where(seen, mean, 0.0).float(), torch.where(seen, deviation, 1.0).float()
 
     @torch.no_grad()
-    def observe(self, returns: Tensor, valid: Tensor, policy: Any, ranks: Ranks | None = None) -> None:
-        """Take the returns of a batch, and change the layer `policy.value` so that it still says the same."""
+    def observe(self, returns: Tensor, valid: Tensor, head: ValueHead, ranks: Ranks | None = None) -> None:
+        """Take the returns of a batch, and change the head so that it still says the same."""
         rows = returns[valid].double()
         count = ranks.total(torch.tensor(float(len(rows)), device=rows.device)) if ranks is not None else len(rows)
         if count:
@@ -51,20 +52,8 @@ class ValueScale(nn.Module):
             self.mean.lerp_(mean, rate)
             self.square.lerp_(square, rate)
             self.rate.lerp_(torch.ones_like(self.rate), rate)
-        read_by(policy, *self.moments())
+        head.rescale(*self.moments())
 
 
 def _means(rows: Tensor, count: Any, ranks: Ranks) -> tuple[Tensor, ...]:
     return tuple(ranks.total(torch.stack([rows.sum(), rows.square().sum()])) / count)
-
-
-@torch.no_grad()
-def read_by(policy: Any, mean: Tensor | float, deviation: Tensor | float) -> None:
-    """From now on the value head is read by these moments, and what it says stays the same."""
-    layer = policy.value
-    if not isinstance(layer, nn.Linear):
-        raise TypeError("normalize_value needs a policy whose last value layer is the nn.Linear `policy.value`")
-    old_mean, old_deviation = policy.value_moments
-    layer.weight.mul_(old_deviation / deviation)
-    layer.bias.copy_((old_deviation * layer.bias + old_mean - mean) / deviation)
-    policy.value_moments[0], policy.value_moments[1] = mean, deviation

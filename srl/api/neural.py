@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -11,10 +12,11 @@ from torch import Tensor, nn
 
 from srl.api.batch import Batch
 from srl.api.policy import Act, Ask, Bounds, NoConfig, PolicySpec
+from srl.api.value_head import ValueHead
 from srl.core.errors import UserError
 from srl.core.seeds import Rng
 from srl.core.spec import TreeSpec
-from srl.core.tree import Tree, map_tree
+from srl.core.tree import Tree, leaves, map_tree
 
 Heads: TypeAlias = dict[str, Any]
 """What a forward gives: "logits", "value", "q", ... and "memory" of a policy that remembers."""
@@ -39,11 +41,7 @@ class Dist(Protocol):
 
 
 class NeuralPolicy(nn.Module):
-    """A policy that learns. Exploration constants are buffers: published with the weights.
-
-    So is `value_moments`, by which the value head is read: `return = mean + deviation * value`. An algorithm that
-    normalises values moves it; what is recorded of an act is a return.
-    """
+    """A policy that learns. Exploration constants are buffers: published with the weights."""
 
     Config: ClassVar[type] = NoConfig
     memory: TreeSpec = {}
@@ -55,8 +53,6 @@ class NeuralPolicy(nn.Module):
         self.config = config
         self.spec = spec
         self.version = -1
-        self.value_moments: Tensor
-        self.register_buffer("value_moments", torch.tensor([0.0, 1.0]))
 
     def unroll(self, batch: Batch) -> Heads:
         """The forward: heads `[T, B, ...]` of every row of `batch.obs`, memory zeroed where `first`."""
@@ -79,19 +75,54 @@ class NeuralPolicy(nn.Module):
             return tensor.device
         return torch.device("cpu")
 
+    @property
+    def value_head(self) -> ValueHead | None:
+        """The layer `value` if it can be rescaled; what is recorded of an act is a return then."""
+        head = self._modules.get("value")
+        return head if isinstance(head, ValueHead) else None
+
     @torch.inference_mode()
     def act(self, ask: Ask) -> Act:
-        """One row of `unroll`, and a sample of its distribution."""
-        device = self.device
-        batch = self._row(ask, device)
-        heads = self.unroll(batch)
-        dist = self.dist(heads, batch.mask)
+        """A sample of the distribution of one row; a policy without one, such as of Q-values, has an `act` of its own."""
+        heads, mask = self.heads(ask)
+        dist = self.dist(heads, mask)
         action = dist.mode() if ask.greedy else dist.sample(ask.rng)
-        extra = {"log_prob": _numpy(dist.log_prob(action))}
+        extra = {"log_prob": dist.log_prob(action)}
         if "value" in heads:
-            mean, deviation = self.value_moments
-            extra["value"] = _numpy(mean + deviation * heads["value"])
-        return Act(action=map_tree(_numpy, action), memory=map_tree(_array, heads.get("memory", {})), extra=extra)
+            head = self.value_head
+            extra["value"] = heads["value"] if head is None else head.returns(heads["value"])
+        return self.answer(action, heads, extra)
+
+    @torch.inference_mode()
+    def heads(self, ask: Ask) -> tuple[Heads, Any]:
+        """What `unroll` gives for the rows of a question, `[1, N, ...]`, and their mask: for an `act` of one's own."""
+        batch = self._row(ask, self.device)
+        return self.unroll(batch), batch.mask
+
+    @staticmethod
+    def answer(action: Any, heads: Heads, extra: Mapping[str, Tensor] | None = None) -> Act:
+        """The answer to a question: tensors `[1, N, ...]` become arrays, memory is that of the heads."""
+        recorded = {name: _numpy(leaf) for name, leaf in (extra or {}).items()}
+        return Act(action=map_tree(_numpy, action), memory=map_tree(_array, heads.get("memory", {})), extra=recorded)
+
+    def forward(self, obs: Any, memory: Any = None) -> Any:
+        """The most likely actions for observations `[N, ...]`, before they are fitted to the env's bounds: for export.
+
+        With memory: (actions, memory); None is the memory at the start of an episode.
+        """
+        rows = next(leaf for _, leaf in leaves(obs))
+        first = torch.zeros_like(rows.reshape(len(rows), -1)[:, 0], dtype=torch.bool)[None]
+        held: Any = {}
+        if self.memory != {}:
+            held = memory if memory is not None else map_tree(lambda leaf: self._nothing(leaf, len(rows)), self.memory)
+        batch = Batch({"obs": map_tree(lambda leaf: leaf[None], obs), "mask": None, "state": None, "first": first, "memory": held,
+                       "valid": ~first})  # fmt: skip
+        heads = self.unroll(batch)
+        action = map_tree(lambda leaf: leaf[0], self.dist(heads).mode())
+        return action if self.memory == {} else (action, heads["memory"])
+
+    def _nothing(self, leaf: Any, rows: int) -> Tensor:
+        return torch.zeros((rows, *leaf.shape), device=self.device)
 
     def load(self, params: Tree, version: int) -> None:
         """Take parameters and buffers by name; they may be overwritten after this returns."""

@@ -15,10 +15,11 @@ from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
 from srl.core.tree import leaves
 from srl.nets.dists import make_dist
-from srl.nets.mlp import Mlp, linear
+from srl.nets.mlp import Mlp, linear, value_layer
 from srl.nets.normalizer import Normalizer
 from srl.nets.numpy_mlp import ActorCriticConfig
-from srl.nets.towers import Towers, runs_as_node
+from srl.nets.products import runs_in_numpy
+from srl.nets.towers import Towers
 from srl.nets.vision import PictureEncoder
 
 
@@ -42,7 +43,7 @@ class ActorCritic(NeuralPolicy):
         self.actor = Mlp(tower, config.activation)
         self.critic = None if config.shared else Mlp(tower, config.activation)
         self.logits = linear(tower[-1], head_size(spec.action), 0.01)
-        self.value = linear(tower[-1], 1, 1.0)
+        self.value = value_layer(tower[-1])
         towers = [(self.actor, [self.logits, self.value])]
         if self.critic is not None:
             towers = [(self.actor, [self.logits]), (self.critic, [self.value])]
@@ -81,7 +82,7 @@ class ActorCritic(NeuralPolicy):
 
     def _forward(self, obs: Any) -> tuple[Tensor, Tensor]:
         features = self.encode(obs)
-        return self._towers(features) if runs_as_node(features) else self._layers(features)
+        return self._towers(features) if runs_in_numpy(features) else self._layers(features)
 
     def _layers(self, features: Tensor) -> tuple[Tensor, Tensor]:
         acting = self.actor(features)

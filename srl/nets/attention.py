@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from srl.core.tree import Array
-from srl.nets.products import product
+from srl.nets.products import product, runs_in_numpy
 
 FEW = 4
 """So few entities are multiplied out pair by pair; for more, products of small matrices are faster."""
@@ -49,7 +49,7 @@ def attend(
     heads: int,
 ) -> Tensor:  # [R, E, width]
     """Scaled dot-product attention."""
-    if qkv.device.type == "cpu" and qkv.dtype == torch.float32 and not torch.compiler.is_compiling():
+    if runs_in_numpy(qkv):
         node: Any = _PairsNode if qkv.shape[1] <= FEW else _ProductsNode
         out: Tensor = node.apply(qkv, seen, heads)
         return out

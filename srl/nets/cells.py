@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from srl.core.spec import Leaf
 from srl.core.tree import Array
-from srl.nets.products import product
+from srl.nets.products import product, runs_in_numpy
 from srl.nets.recurrence import GruPass, LstmPass, Pass
 
 
@@ -46,7 +46,7 @@ class Cell(nn.Module):
         Where `stop` `[T, B]`, no gradient flows from the memory before the row to the rows that it comes from.
         """
         acting = len(x) == 1 and not torch.is_grad_enabled() and not self.bf16  # then preparing the weights is not worth it
-        if x.device.type == "cpu" and x.dtype == torch.float32 and not acting and not torch.compiler.is_compiling():
+        if runs_in_numpy(x) and not acting:
             if self._pool is None or self._pool.half != self.bf16:
                 self._pool = Pool(self.PASS, x.shape[2], self.width, half=self.bf16)
             return run_cell(self._pool, x, memory, first, stop, self._weights())

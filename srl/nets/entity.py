@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from srl.api.actions import head_size, real_size
 from srl.api.batch import Batch
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
+from srl.api.value_head import ValueHead
 from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.spec import Leaf
@@ -25,6 +26,7 @@ from srl.nets.products import product
 from srl.nets.rays import RayEncoder
 from srl.nets.running import RunningScale
 
+_L = TypeVar("_L", bound=nn.Linear)
 SIZES = {"small": (64, 128, 128, 4), "full": (128, 256, 256, 4)}
 """Widths of entities, of the layer behind them and of the memory; heads."""
 
@@ -69,8 +71,8 @@ class EntityPolicy(NeuralPolicy):
         self.critic = Tower(config, layout, layout.own + (layout.sizes["state"] if config.critic_state else 0))
         if config.cell != "none":
             self.memory = dict.fromkeys(("actor", "critic"), CELLS[config.cell].leaf_of(self.actor.width))
-        self.logits = _head(self.actor.width, head_size(spec.action), 0.01)
-        self.value = _head(self.critic.width, 1, 1.0)
+        self.logits = _head(nn.Linear(self.actor.width, head_size(spec.action)), 0.01)
+        self.value = _head(ValueHead(self.critic.width), 1.0)
         reals = real_size(spec.action)
         self.log_std = nn.Parameter(torch.full((reals,), config.log_std)) if reals else None
 
@@ -273,9 +275,8 @@ def _xavier(inputs: int, outputs: int) -> nn.Linear:
     return layer
 
 
-def _head(inputs: int, outputs: int, norm: float) -> nn.Linear:
+def _head(layer: _L, norm: float) -> _L:
     """The weights of every output have this norm."""
-    layer = nn.Linear(inputs, outputs)
     with torch.no_grad():
         nn.init.normal_(layer.weight)
         layer.weight.mul_(norm / layer.weight.norm(dim=1, keepdim=True))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from srl.api.value_head import ValueHead
+
+_L = TypeVar("_L", bound=nn.Linear)
 ACTIVATIONS = ("tanh", "relu", "elu")
 GAIN = {"tanh": math.sqrt(2.0), "relu": math.sqrt(2.0), "elu": math.sqrt(2.0)}
 
@@ -32,7 +35,9 @@ class FastTanh(torch.autograd.Function):
 def activate(x: Tensor, kind: str) -> Tensor:
     """One of ACTIVATIONS."""
     if kind == "tanh":
-        y: Tensor = FastTanh.apply(x) if x.device.type == "cpu" else torch.tanh(x)  # type: ignore[no-untyped-call]
+        if x.device.type != "cpu" or torch.jit.is_tracing() or torch.compiler.is_compiling():  # type: ignore[attr-defined, no-untyped-call]
+            return torch.tanh(x)
+        y: Tensor = FastTanh.apply(x)  # type: ignore[no-untyped-call]
         return y
     return torch.relu(x) if kind == "relu" else nn.functional.elu(x)
 
@@ -53,7 +58,16 @@ class Mlp(nn.Module):
 
 def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
     """An orthogonal layer without bias at the start."""
-    layer = nn.Linear(inputs, outputs)
+    return orthogonal(nn.Linear(inputs, outputs), gain)
+
+
+def value_layer(inputs: int) -> ValueHead:
+    """The same for a value."""
+    return orthogonal(ValueHead(inputs), 1.0)
+
+
+def orthogonal(layer: _L, gain: float) -> _L:
+    """This layer, orthogonal and without bias."""
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer

@@ -100,7 +100,7 @@ class MLPPolicy:
             for full, bias in zip(biases, self._biases, strict=True):
                 full[...] = bias
         self._heads[: self._logits, : self._last] = named["logits.weight"]
-        mean, deviation = named["value_moments"]
+        mean, deviation = named["value.moments"]
         self._heads[self._logits, -self._last :] = deviation * named["value.weight"][0]
         self._offsets[:-1, 0] = named["logits.bias"]
         self._offsets[-1, 0] = mean + deviation * named["value.bias"][0]

@@ -14,7 +14,7 @@ LARGE = 4_000_000
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, half: bool = False) -> Tensor:
     """`x @ weight.T + bias`; with `half` the numbers that are multiplied are rounded, sums are not."""
-    if not half and (torch.compiler.is_compiling() or not is_for_onednn(x, x.numel() * weight.shape[0])):
+    if not half and (not runs_in_numpy(x) or not is_for_onednn(x, x.numel() * weight.shape[0])):
         return nn.functional.linear(x, weight, bias)
     node: Any = _HalfNode if half else _OneDnnNode
     out: Tensor = node.apply(x, weight, bias)
@@ -36,6 +36,17 @@ def mm(one: Tensor, two: Tensor, *, half: bool = False, out: Tensor | None = Non
         found = _onednn(two.t(), one).t() if turned else _onednn(one, two.t())
         return found if out is None else out.copy_(found)
     return torch.mm(one, two) if out is None else torch.mm(one, two, out=out)
+
+
+def runs_in_numpy(x: Tensor) -> bool:
+    """Whether nodes that work in numpy take this: full precision on CPU, and nobody traces or compiles."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        and not torch.is_autocast_enabled("cpu")
+    )
 
 
 def is_for_onednn(x: Tensor, multiply_adds: int) -> bool:

@@ -20,10 +20,11 @@ from srl.core.spec import TreeSpec
 from srl.core.tree import leaves
 from srl.nets.cells import CELLS
 from srl.nets.dists import make_dist
-from srl.nets.mlp import Mlp, linear
+from srl.nets.mlp import Mlp, linear, value_layer
 from srl.nets.numpy_mlp import WIDEST, check_weights
+from srl.nets.products import runs_in_numpy
 from srl.nets.running import RunningScale
-from srl.nets.towers import Towers, runs_as_node
+from srl.nets.towers import Towers
 from srl.nets.vision import PictureEncoder
 
 
@@ -76,7 +77,7 @@ class Recurrent(NeuralPolicy):
         if config.cell != "none":
             self.memory = {name: CELLS[config.cell].leaf_of(config.width) for name in sizes}
         self.logits = linear(config.width, head_size(spec.action), 0.01)
-        self.value = linear(config.width, 1, 1.0)
+        self.value = value_layer(config.width)
         none = Mlp((config.width,), config.activation)
         self._both = Towers((none, [self.logits, self.value]))
         self._policy_head, self._value_head = Towers((none, [self.logits])), Towers((none, [self.value]))
@@ -112,7 +113,7 @@ class Recurrent(NeuralPolicy):
             self.state_encoder.observe(batch.state, batch)
 
     def _heads(self, acting: Tensor, judging: Tensor) -> tuple[Tensor, Tensor]:
-        if not runs_as_node(acting):
+        if not runs_in_numpy(acting):
             return self.logits(acting), self.value(judging)
         if acting is judging:
             logits, value = self._both(acting)
@@ -122,7 +123,7 @@ class Recurrent(NeuralPolicy):
 
     def _tower(self, name: str, features: Tensor, first: Tensor, memory: Any, stop: Tensor | None) -> tuple[Tensor, Any]:
         """Features behind the memory `[T, B, width]`, and the memory; agents of a joint batch are sequences of their own."""
-        if name in self._bodies and runs_as_node(features):
+        if name in self._bodies and runs_in_numpy(features):
             (x,) = self._bodies[name](features)
         else:
             x = self.towers[name](features)

@@ -39,12 +39,6 @@ class Towers:
         return outs
 
 
-def runs_as_node(x: Tensor) -> bool:
-    """Whether the node takes these features: full precision on CPU, and nobody traces."""
-    usual = x.device.type == "cpu" and x.dtype == torch.float32
-    return usual and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
-
-
 def activate_(x: Array, kind: str) -> Array:
     """The activation, in place."""
     if kind == "tanh":

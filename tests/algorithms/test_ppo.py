@@ -95,7 +95,7 @@ def test_towers_as_one_node_learn_what_their_layers_learn(
         pytest.skip("boxes have no mask")
     results = []
     for node in (True, False):
-        monkeypatch.setattr("srl.nets.actor_critic.runs_as_node", lambda features, node=node: node)
+        monkeypatch.setattr("srl.nets.actor_critic.runs_in_numpy", lambda features, node=node: node)
         learner = make(
             ACTIONS[action],
             mask=mask,
@@ -181,7 +181,7 @@ def test_popart_keeps_what_the_values_say_when_the_scale_moves() -> None:
     ask = replace(zero_ask(learner.policy.spec, {}, 50), obs=np.random.default_rng(0).standard_normal((50, 5)).astype(np.float32))
     said = learner.policy.act(ask).extra["value"]
     for shift in (0.0, 100.0, -3.0):
-        scale.observe(torch.randn(8, 8) * 30.0 + shift, torch.ones(8, 8, dtype=torch.bool), learner.policy)
+        scale.observe(torch.randn(8, 8) * 30.0 + shift, torch.ones(8, 8, dtype=torch.bool), learner.policy.value)
         twin.load(learner.params(), 0)
         for policy in (learner.policy, twin):
             np.testing.assert_allclose(policy.act(ask).extra["value"], said, atol=1e-3, rtol=1e-4)
@@ -198,7 +198,7 @@ def test_values_that_an_older_version_recorded_are_read_as_it_meant_them() -> No
         learner.algorithm.prepare(batch)  # type: ignore[operator]
         advantage = gae(batch.reward, meant, batch.terminated, batch.cut, 0.99, 0.95)
         torch.testing.assert_close(batch.advantage, normalized(batch, advantage))
-    assert learner.policy.value_moments[0] > 1.0
+    assert learner.policy.value.moments[0] > 1.0
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -212,9 +212,9 @@ def test_a_policy_whose_values_were_normalised_goes_on_with_them(normalize: bool
     said = first.policy.act(ask).extra["value"]
     second = make(config={"normalize_value": normalize}, weights=first.params())
     np.testing.assert_allclose(second.policy.act(ask).extra["value"], said, atol=1e-3, rtol=1e-4)
-    assert (second.policy.value_moments.tolist() != [0.0, 1.0]) is normalize
+    assert (second.policy.value.moments.tolist() != [0.0, 1.0]) is normalize
     if normalize:
-        assert second.algorithm.scale.moments() == pytest.approx(second.policy.value_moments.tolist(), rel=1e-4)  # type: ignore[union-attr, operator]
+        assert second.algorithm.scale.moments() == pytest.approx(second.policy.value.moments.tolist(), rel=1e-4)  # type: ignore[union-attr, operator]
 
 
 class Recurrent(NeuralPolicy):

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 import srl
 from srl.__main__ import main as verbs
@@ -70,6 +71,9 @@ def test_no_episodes_and_no_envs_are_refused(run, words, number, capsys):
 
 def test_a_loaded_policy_predicts_for_one_and_for_many(run):
     policy = srl.load_run(run).policy("latest")
+    network = srl.load_run(run).network("latest")
+    rows = np.random.default_rng(0).uniform(-0.2, 0.2, (64, 4)).astype(np.float32)
+    np.testing.assert_array_equal(network(torch.from_numpy(rows)).numpy(), policy.predict(rows)[0])
     action, memory = policy.predict(np.zeros(4))
     assert action.shape == () and memory == {}
     many, _ = policy.predict(np.zeros((3, 4)))

@@ -188,10 +188,10 @@ def test_the_scale_of_entities_is_that_of_those_that_exist() -> None:
 
 def test_new_statistics_of_the_returns_leave_every_value_as_it_was() -> None:
     policy = new(spec_of("mini"))
-    scale = ValueScale(policy.value_moments)
+    scale = ValueScale(policy.value.moments)
 
     def up(value: Tensor) -> Tensor:
-        mean, deviation = policy.value_moments
+        mean, deviation = policy.value.moments
         return mean + deviation * value
 
     batch = batch_of(policy)
@@ -200,7 +200,7 @@ def test_new_statistics_of_the_returns_leave_every_value_as_it_was() -> None:
     for low, spread in ((30.0, 10.0), (-5.0, 0.5)):
         returns = low + spread * torch.randn(5, 6)
         weight = policy.value.weight.clone()
-        scale.observe(returns, torch.ones(5, 6, dtype=torch.bool), policy)
+        scale.observe(returns, torch.ones(5, 6, dtype=torch.bool), policy.value)
         assert not torch.equal(policy.value.weight, weight)
         after_logits, after = run(policy, batch)
         torch.testing.assert_close(up(after), before, atol=1e-3, rtol=1e-4)
