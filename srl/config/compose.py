@@ -1,4 +1,4 @@
-"""An experiment file, what it inherits, and overrides, composed into one mapping that knows where every value came from."""
+"""An experiment file, what it inherits, and overrides, merged into one mapping with the origin of every value."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from srl.config.overrides import Override, parse_override
 from srl.config.render import render
 from srl.config.yaml import Sourced, read
 from srl.core.errors import UserError
+from srl.core.option import shown as cut
 from srl.core.where import Provenance, Where
 
 __all__ = ["Composed", "compose", "list_experiments", "render_with_provenance"]
@@ -44,7 +45,7 @@ def compose(
     settings: Mapping[str, Any] | None = None,
     origin: Where | None = None,
 ) -> Composed:
-    """The file of `experiment` (none is needed), then `settings` of a Python call, then overrides from left to right.
+    """Merge the file of `experiment` (optional), `settings` of a Python call, and overrides from left to right.
 
     `experiment=NAME` and `import=MODULE` are understood among the overrides. `origin` replaces the places of the
     experiment's own values: a resume says where they really come from.
@@ -91,7 +92,7 @@ class _Reader:
         self._read_so_far = 0
 
     def read(self, path: FilePath) -> Sourced:
-        """One file over all that it inherits."""
+        """A file merged over the files that it inherits."""
         real = path.resolve()
         if real in self._open:
             chain = " -> ".join(shown(one) for one in [*self._open[self._open.index(real) :], real])
@@ -131,7 +132,7 @@ class _Reader:
 
 
 def _split(words: list[Override]) -> tuple[list[Override], str | None, list[str]]:
-    """The overrides proper, the experiment and the plugins."""
+    """Other overrides, the experiment, and the plugins."""
     rest, experiment, plugins = [], None, []
     for word in words:
         if word.path == ("experiment",) and word.action == "set":
@@ -151,7 +152,8 @@ def _apply(word: Override, merged: Merged, reader: _Reader) -> None:
         merged.remove(word.path)
     elif word.action == "add" and merged.has(word.path):
         place = merged.provenance.at(word.path)
-        raise UserError(f"'{word.text}' adds what is there already", ("from", str(place)), ("try", word.text[1:]), code="E12")
+        headline = f"'{cut(word.text)}' adds a setting that exists already"
+        raise UserError(headline, ("from", str(place)), ("try", cut(word.text[1:])), code="E12")
     else:
         merged.assign(word.path, word.value)
 

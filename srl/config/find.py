@@ -1,4 +1,4 @@
-"""Experiment files: where they are looked for, and which there are."""
+"""Find experiment files, and list them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Listed:
 
 
 def experiment_folders() -> list[Path]:
-    """`./experiments`, then those that came with the package."""
+    """`./experiments`, then the folder installed with the package."""
     own = Path("experiments")
     packaged = [
         Path(__file__).resolve().parents[2] / "experiments",  # a clone
@@ -35,7 +35,7 @@ def experiment_folders() -> list[Path]:
 
 
 def search_folders() -> list[Path]:
-    """Where a name is looked for: the experiment folders, with the working directory after its own."""
+    """Folders searched for a name: `./experiments`, the working directory, the installed ones."""
     folders = experiment_folders()
     at = 1 if folders[:1] == [Path("experiments")] else 0
     return [*folders[:at], Path(), *folders[at:]]
@@ -72,7 +72,7 @@ def list_experiments(search: Sequence[Path] | None = None) -> list[Listed]:
 
 
 def shown(path: Path) -> str:
-    """The path as a person would type it."""
+    """The path relative to the working directory, if it is below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

@@ -16,7 +16,7 @@ _FAMILIES = ("envs", "policies", "algorithms", "workers")
 
 
 class Merged:
-    """What has been composed so far.
+    """A mapping with the origin of every value.
 
     A component (`env`, `policy`, `algorithm` ...) may be a name, which is short for `{use: name}`. Another `use` drops the
     settings of the old one, except those of the command line, and leaves a note.
@@ -28,7 +28,7 @@ class Merged:
         self.notes: list[str] = []
 
     def merge(self, data: Mapping[str, Any], places: Provenance) -> None:
-        """Put a file's mapping over what is there; null removes what it finds and else stays."""
+        """Merge the mapping of a file; null removes a setting that exists."""
         self._over(self.data, data, (), places, nulls_remove=True)
 
     def assign(self, path: Path, value: Any, where: Where = COMMAND_LINE) -> None:
@@ -42,7 +42,7 @@ class Merged:
         self._put(inside, key, value, path, places, nulls_remove=False)
 
     def remove(self, path: Path) -> None:
-        """Take away a setting that is there."""
+        """Remove an existing setting."""
         path = self._known(path)
         holder, key = self._existing(path)
         del holder[key]
@@ -61,7 +61,7 @@ class Merged:
         return True
 
     def _known(self, path: Path) -> Path:
-        """The path with parts joined by dots where only that is a key which is there: `params.main` of the streams."""
+        """The path with parts joined where an existing key contains dots: `params.main` of the streams."""
         here: Any = self.data
         found: list[Any] = []
         rest = list(path)
@@ -162,7 +162,7 @@ class Merged:
         return here, path[-1]
 
     def _absent(self, here: Any, path: Path, depth: int) -> UserError:
-        error = UserError(f"'~{dotted(path)}' removes nothing: there is no '{dotted(path[: depth + 1])}'", code="E12")
+        error = UserError(f"'~{dotted(path)}' cannot be applied: there is no '{dotted(path[: depth + 1])}'", code="E12")
         names = list(here) if isinstance(here, dict) else []
         if near := nearest(str(path[depth]), names):
             error.add("did you mean", f"~{dotted((*path[:depth], near, *path[depth + 1 :]))}?")
@@ -175,7 +175,7 @@ class Merged:
 
 
 def label(places: Provenance, path: Path, value: Any, where: Where) -> None:
-    """Record one place for a value and all in it."""
+    """Record one origin for a value and everything in it."""
     places.put(path, where)
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:

@@ -1,4 +1,4 @@
-"""What every process and every folder understands: files by absolute path, classes given from Python by name."""
+"""Settings that mean the same in every process and folder: absolute paths, and import paths of classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FAMILIES = {"policies": "policy", "algorithms": "algorithm", "envs": "env", "wo
 def by_name(settings: Any, kind: str = "env") -> Any:
     """Settings of a Python call, with a path in place of every class and function.
 
-    What no other process can import (a notebook's) is registered here under its own name: an inline run finds it.
+    A class of a notebook is registered under its own name, for inline runs.
     """
     if isinstance(settings, Mapping):
         return {key: by_name(one, _kind(key, kind)) for key, one in settings.items()}
@@ -34,7 +34,7 @@ def by_name(settings: Any, kind: str = "env") -> Any:
 
 
 def absolute(config: Mapping[str, Any], exact: Callable[[str], str] = str) -> dict[str, Any]:
-    """A configuration with every file and run that is there by its absolute path, so that it means the same everywhere.
+    """A configuration with the absolute paths of existing files and runs.
 
     `exact`: from the path of what is loaded to the path of the one run that it means now.
     """
@@ -57,7 +57,7 @@ def absolute(config: Mapping[str, Any], exact: Callable[[str], str] = str) -> di
 
 
 def everywhere(settings: Any, kind: str = "") -> Any:
-    """Settings in which every name that this process registered itself is the path that other processes can import."""
+    """Settings with import paths in place of names that only this process has registered."""
     if isinstance(settings, Mapping):
         return {key: everywhere(one, kind if key == "use" else _kind(key, "")) for key, one in settings.items()}
     if isinstance(settings, list | tuple):
@@ -80,7 +80,7 @@ def _absolute(value: Any) -> Any:
 
 
 def _found(path: Any) -> Any:
-    """The absolute path of what is there; anything else stays as it is written, for the error that follows."""
+    """The absolute path of an existing file; anything else unchanged, for a later error."""
     if not isinstance(path, str):
         return path
     try:

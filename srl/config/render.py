@@ -1,4 +1,4 @@
-"""A configuration as YAML text, each line with a comment that says where its value came from."""
+"""A configuration as YAML text, with the origin of each value as a comment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file may leave out or write shorter, spelled out before the schema sees it."""
+"""Expand short forms before the schema is applied."""
 
 from __future__ import annotations
 

@@ -107,10 +107,10 @@ class _Builder:
         self.provenance = provenance
         self.count = 0
         self.anchors: dict[str, tuple[Any, int]] = {}
-        """Data, and how many values it is."""
+        """The data and its number of values."""
 
     def document(self) -> Any:
-        """The data of the only document."""
+        """The data of the document; None if it is empty."""
         self.next()  # the stream begins
         if not isinstance(self.next(), yaml.DocumentStartEvent):
             return None
@@ -170,7 +170,7 @@ class _Builder:
 
     def _copy(self, event: AliasEvent, path: Path) -> Any:
         if event.anchor not in self.anchors:
-            raise self._bad(f"*{event.anchor} stands for nothing that was completed before it", event)
+            raise self._bad(f"*{event.anchor} has no anchor before it", event)
         data, size = self.anchors[event.anchor]
         self._count(size, event)
         if len(path) + _depth(data) > _DEEPEST:

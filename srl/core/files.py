@@ -82,7 +82,7 @@ def parse_json(path: Path, text: bytes) -> dict[str, Any]:
 
 
 def read_as(path: Path, schema: type[T], data: dict[str, Any]) -> T:
-    """The part of a document that its schema knows."""
+    """The part of a document that its schema knows, as an object."""
     assert is_dataclass(schema)
     known = {key_of(one) for one in settings(schema)}
     try:
@@ -92,7 +92,7 @@ def read_as(path: Path, schema: type[T], data: dict[str, Any]) -> T:
 
 
 def _depth(value: Any) -> int:
-    """How deep it is nested."""
+    """The depth of nesting."""
     level, depth = [value], 0
     while level:
         depth += 1

@@ -54,7 +54,7 @@ def load(cls: type[T], data: Any, where: Provenance | Where | None = None, *, pa
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """The name that was probably meant."""
+    """The most similar name, if there is one."""
     found = difflib.get_close_matches(name.lower(), [known.lower() for known in names], n=1, cutoff=0.6)
     return next((known for known in names if found and known.lower() == found[0]), None)
 
@@ -120,7 +120,7 @@ class _Loader:
         return self._made(lambda: kind.from_plain(data), path)
 
     def _made(self, make: Any, path: Path) -> Any:
-        """What the class itself says of its settings, with their path."""
+        """Make the object; errors of its own checks get the path."""
         try:
             return make()
         except SettingError as problem:
@@ -251,7 +251,7 @@ def _exact(kind: Any, data: Any) -> bool:
 
 
 def _hint(kind: Any, data: Any, path: Path) -> Fact | None:
-    """What to write instead, when that is clear."""
+    """A suggestion for a value of the wrong type."""
     name = dotted(path)
     if kind is str and data is not None and not isinstance(data, Mapping | list | tuple):
         return ("try", f'quotes make it text: "{shown(data)}"')

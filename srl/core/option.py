@@ -26,7 +26,7 @@ class Option:
     """The name in files, where Python cannot have it: `return`."""
 
     def range(self) -> str:
-        """The range in words, or nothing."""
+        """The range as text; empty without one."""
         words = [
             f"{word} {_plain_number(bound)}"
             for word, bound in (
@@ -40,7 +40,7 @@ class Option:
         return " and ".join(words)
 
     def holds(self, low: float, high: float) -> bool:
-        """Whether all between `low` and `high` is in the range. Nothing holds for nan."""
+        """Whether the interval from `low` to `high` is in the range; never for nan."""
         return (
             (self.low is None or low >= self.low)
             and (self.above is None or low > self.above)
@@ -115,7 +115,7 @@ def facts_of(one: Field[Any]) -> Option:
 
 
 def default_text(one: Field[Any]) -> str:
-    """The default as it would be written in a file; `required` when there is none."""
+    """The default as a file would have it; `required` when there is none."""
     if one.default is not MISSING:
         return written(dump(one.default))
     if one.default_factory is not MISSING:
@@ -124,7 +124,7 @@ def default_text(one: Field[Any]) -> str:
 
 
 def type_name(kind: Any) -> str:
-    """A type as a person says it: `int`, `auto | int`, `list of int`."""
+    """A type as text: `int`, `auto | int`, `list of int`."""
     origin, args = get_origin(kind), get_args(kind)
     if kind is Any or kind is object:
         return "anything"

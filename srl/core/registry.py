@@ -116,7 +116,7 @@ class Registry:
             return name
 
     def resolve(self, name: Any) -> Any:
-        """The class behind a name or a path; anything that is not text is taken as it is."""
+        """The class behind a name or a path; anything but text is returned as it is."""
         if not isinstance(name, str):
             return name
         target = self._targets.get(name, name)
@@ -218,7 +218,7 @@ def _register(kind: str, name: str) -> Callable[[C], C]:
 
 
 def _path(target: Any) -> str:
-    """What stays the same when a module is executed again."""
+    """A path that stays the same when a module is executed again."""
     if isinstance(target, str):
         return target
     try:
@@ -286,7 +286,7 @@ def refuse_while_importing() -> None:
     if _importing:
         raise NotImportable(
             f"importing {_importing[-1]} starts a run",
-            ("because", "every process of a run imports the file of its classes, and comes to the call of srl.launch there"),
+            ("because", "every process of a run imports the file of its classes, and that file calls srl.launch"),
             ("try", 'put the call under `if __name__ == "__main__":`'),
         )
 
@@ -369,7 +369,7 @@ def _main_path(name: str) -> str:
 
 
 def _offers(module: Any, wanted: str) -> list[Fact]:
-    """What a module defines itself, the near miss first."""
+    """The classes that a module defines, the most similar one first."""
     import difflib  # for errors only
 
     own = getattr(module, "__name__", "")

@@ -49,12 +49,12 @@ class Provenance:
         return None
 
     def drop(self, path: Path) -> None:
-        """Forget the path and all below it."""
+        """Remove the records at and below the path."""
         for known in [known for known in self._places if known[: len(path)] == path]:
             del self._places[known]
 
     def graft(self, path: Path, other: Provenance) -> None:
-        """Take over all records of `other`, with `path` in front."""
+        """Add all records of `other` below `path`."""
         for known, where in other:
             self._places[path + known] = where
 

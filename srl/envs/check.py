@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from srl.api.env import ActionSpec, BatchEnv, Block, Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, new_block, renew
-from srl.core.blame import blaming
 from srl.core.seeds import Seeds
 from srl.core.spec import lead, spec_of
 from srl.core.text import aligned, count
 from srl.core.tree import Array, Tree, leaves, map_tree
+from srl.core.user_code import user_code
 from srl.envs.faults import bad_step, name_of
 from srl.envs.resolve import make_env
 from srl.envs.watch import Watcher, identities
@@ -63,7 +63,7 @@ def check_env(component: Any, *, seed: int = 0, ticks: int = 200) -> EnvReport:
     name = _name(component)
 
     def make(root: int = seed) -> BatchEnv:
-        with blaming(f"cannot make env '{name}'", ("try", "--trace, which shows the traceback")):
+        with user_code(f"cannot make env '{name}'", ("try", "--trace, which shows the traceback")):
             return make_env(component, _COPIES, GivenSeeds(root))
 
     first = _play(make, name, ticks)

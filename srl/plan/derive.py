@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from srl.core.blame import blaming
 from srl.core.errors import UserError, about
 from srl.core.load import load
 from srl.core.registry import REGISTRIES, load_plugins
 from srl.core.spec import TreeSpec
 from srl.core.types import PolicyEntry
+from srl.core.user_code import user_code
 from srl.graph.placement import via_of
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
@@ -22,10 +22,10 @@ def derive(graph: Graph) -> Derived:
 
     load_plugins(graph.plugins)
     name = str(graph.env.args.get("id", graph.env.use))
-    with about("env"), blaming(f"cannot make env '{name}'", ("try", f"srl check env {name} --trace")):
+    with about("env"), user_code(f"cannot make env '{name}'", ("try", f"srl check env {name} --trace")):
         env = inspect_env(graph)
     named = [f"policy '{name}' ({used(entry)})" for name, entry in graph.policies.items()]
-    with blaming(f"cannot build {', '.join(named)}", ("try", "--trace, which shows the traceback")):
+    with user_code(f"cannot build {', '.join(named)}", ("try", "--trace, which shows the traceback")):
         policies = inspect_policies(graph, env)
     return with_streams(graph, Derived(env=env, policies=policies))
 

@@ -28,11 +28,11 @@ def replace_file(path: Path, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system refuses inside, in words."""
+    """Report an OSError raised inside as CannotWrite."""
     try:
         yield
     except OSError as error:
-        hint = "free some space there, then go on with --resume" if error.errno in _FULL else "a folder that you may write to"
+        hint = "free some space there, then continue with --resume" if error.errno in _FULL else "a folder that you may write to"
         raise CannotWrite(f"cannot write {path}", ("found", error.strerror or str(error)), ("try", hint)) from error
 
 

@@ -73,7 +73,7 @@ class _Manifest:
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
-    """What is known of state.json; there may be more in it."""
+    """The known keys of state.json; others are allowed."""
 
     seed: int = option(0, low=0)
     env_steps: int = option(0, low=0)
@@ -84,7 +84,7 @@ class _State:
 
 
 class Held(dict[str, Any]):
-    """What a file of a checkpoint holds, by name; to ask for something else is an error that names the file."""
+    """The contents of a checkpoint file by name; a missing name is an error that names the file."""
 
     def __init__(self, data: Mapping[str, Any], file: Path) -> None:
         super().__init__({name: Held(one, file) if type(one) is dict else one for name, one in data.items()})
@@ -96,7 +96,7 @@ class Held(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint held, verified."""
+    """The verified contents of a checkpoint."""
 
     path: Path
     step: int
@@ -161,7 +161,7 @@ def read(path: Path) -> Checkpoint:
 
 @contextlib.contextmanager
 def using(path: Path) -> Iterator[None]:
-    """Whoever takes what a checkpoint holds and finds that it cannot: an error that names the checkpoint."""
+    """Report errors raised while restoring from this checkpoint as errors of the checkpoint."""
     try:
         yield
     except UserError as error:
@@ -178,7 +178,7 @@ def to_json(value: Any) -> bytes:
 
 
 def latest(folder: Path) -> Path | None:
-    """The checkpoint that was written last, or None."""
+    """The checkpoint written last, or None."""
     pointed = _pointed(folder, "latest")
     if pointed is not None:
         return pointed
@@ -198,14 +198,14 @@ def best_score(folder: Path) -> float | None:
 
 
 def write_best(folder: Path, step: int, groups: Mapping[str, Mapping[str, Any]], score: float) -> Path:
-    """Write the best so far, as another process than the trainer may; the one before it is deleted."""
+    """Write a new best checkpoint and delete the previous one. Any process may do so."""
     written = write(folder / "best", step, groups, {"score": float(score), "env_steps": step})
     prune(folder / "best", 1)
     return written
 
 
 def prune(folder: Path, keep: int) -> list[Path]:
-    """Delete all but the `keep` that were written last, never `latest`; also what a crash left half-written."""
+    """Delete all but the last `keep` checkpoints, never `latest`; also delete what a crash left incomplete."""
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
     kept = latest(folder)
@@ -226,7 +226,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def half_written(folder: Path) -> list[Path]:
-    """Directories that a writer began and did not finish."""
+    """Directories that a writer did not finish."""
     return sorted(path for path in folder.glob(f"{_ASIDE}step_*") if path.is_dir() and not path.is_symlink())
 
 
@@ -249,7 +249,7 @@ def _packed(group: str, tree: Mapping[str, Any]) -> bytes:
 
 
 def _dense(where: str, leaf: Any) -> NDArray[Any]:
-    """Little-endian and in C order: safetensors copies the raw memory and would scramble anything else without a word."""
+    """Little-endian and in C order: safetensors copies the raw memory and would silently scramble anything else."""
     array = np.asarray(leaf, order="C")  # keeps 0-d, which ascontiguousarray does not
     if array.dtype.name not in _DTYPES:
         raise TypeError(f"{where}: {array.dtype} cannot be stored; expected numbers or booleans (put the rest into the state)")
@@ -299,7 +299,7 @@ def _srl_version() -> str:
 
 def _read_manifest(path: Path) -> _Manifest:
     if path.name.startswith(_ASIDE):
-        raise _broken(path, path, "half-written: its writer was stopped before it was whole")
+        raise _broken(path, path, "half-written: its writer was stopped before it finished")
     file = path / "manifest.json"
     try:
         data = parse_json(file, read_file(file))

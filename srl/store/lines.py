@@ -45,7 +45,7 @@ class LineFile:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a line file in order, without what a crash tore. No file, no objects."""
+    """The objects of a line file in order; lines that cannot be read are skipped. Without a file there are none."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -64,7 +64,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_numbers(path: Path) -> Iterator[dict[str, float | int | None]]:
-    """The lines of metrics.jsonl: only what is a finite number, or null."""
+    """The rows of metrics.jsonl: finite numbers and null only."""
     for row in read_lines(path):
         yield {key: value for key, value in row.items() if value is None or _is_number(value)}
 

@@ -52,7 +52,7 @@ _PACKAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """What is known of status.json; there may be more in it."""
+    """The known keys of status.json; others are allowed."""
 
     state: str = "unknown"
     experiment: str = ""
@@ -74,7 +74,7 @@ class Status:
 
 
 class RunFolder:
-    """Where the files of a run are; the small ones are written here, whole or not at all."""
+    """The paths of a run's files. Small files are replaced atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -115,7 +115,7 @@ class RunFolder:
 
     @staticmethod
     def path_of(root: str | Path, experiment: str, run_id: str) -> Path:
-        """Where the run of this id is."""
+        """The path of the run with this id."""
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", run_id):
             raise UserError(f"'{run_id}' cannot be the id of a run", ("expected", "letters, digits, dots, - and _"))
         return Path(root) / re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.") / run_id
@@ -133,7 +133,7 @@ class RunFolder:
 
     @classmethod
     def below(cls, root: Path) -> list[RunFolder]:
-        """Every run in a folder, however deep: those of an experiment, of a sweep, of all."""
+        """Every run below a folder, at any depth."""
         found = []
         for place, folders, files in os.walk(root):
             if "status.json" in files:
@@ -143,7 +143,7 @@ class RunFolder:
         return found
 
     def hold(self) -> None:
-        """Keep other writers out until `close`, or the end of this process however it ends. E16 if another one holds it."""
+        """Lock the folder until `close` or the end of this process. E16 if another process holds the lock."""
         if self._lock is not None:
             return
         file = self._open_lock("ab")
@@ -159,13 +159,13 @@ class RunFolder:
         raise self._is_live()
 
     def refuse_if_live(self) -> None:
-        """E16 if the run goes on."""
+        """E16 if the run is still active."""
         if self.is_live:
             raise self._is_live()
 
     @property
     def is_live(self) -> bool:
-        """True while a process holds the folder."""
+        """Whether a process holds the lock."""
         if not os.path.lexists(self.path / LOCK):
             return False
         file = self._open_lock("rb")
@@ -178,7 +178,7 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """How the run stands: what it said last, or `died` if it says `running` and nobody runs it."""
+        """The state of the run: the last one written, or `died` if that is `running` and no process holds the lock."""
         said = str(self.read_status().get("state", "unknown"))
         return "died" if said == "running" and not self.is_live else said
 
@@ -187,34 +187,34 @@ class RunFolder:
         return self.logs / f"{role}-{index}.log"
 
     def write_text(self, name: str, text: str) -> None:
-        """Put a small text file (config.yaml, graph.yaml, overrides.txt) in one step."""
+        """Replace a small text file (config.yaml, graph.yaml, overrides.txt) atomically."""
         replace_file(self.path / name, text)
 
     def write_env(self) -> None:
-        """Put env.txt: current folder, versions, git, machine. No environment variables, no remotes: nothing secret."""
+        """Write env.txt: current folder, versions, git, machine. Nothing secret: no environment variables, no remotes."""
         facts = {"folder": str(Path.cwd()), **describe_machine()}
         replace_file(self.env, "".join(f"{name}: {value}\n" for name, value in facts.items()))
 
     def import_as_launched(self) -> None:
-        """Let `mod:Class` of this run be imported: from the folder that it was launched in."""
+        """Make the modules of the folder that the run was launched in importable."""
         lines = read_text(self.env).splitlines() if self.env.is_file() else []
         folder = next((line.removeprefix("folder: ") for line in lines if line.startswith("folder: ")), "")
         if folder and folder not in sys.path and Path(folder).is_dir():
             sys.path.append(folder)
 
     def write_status(self, status: Mapping[str, Any]) -> None:
-        """Put status.json; readers see the old or the new one. `created` stays, `updated` is now."""
+        """Replace status.json atomically. `created` stays, `updated` is now."""
         now = time.time()
         created = self.read_status().get("created", now)
         replace_file(self.status, to_json({**status, "created": created, "updated": now}))
 
     def read_status(self) -> dict[str, Any]:
-        """What status.json says; empty if there is none."""
+        """The contents of status.json; empty without one."""
         return read_json(self.status, Status)[1] if os.path.lexists(self.status) else {}
 
     @property
     def created(self) -> float:
-        """When the run began; 0 where status.json does not say so."""
+        """When the run began; 0 if status.json cannot be read."""
         try:
             return float(self.read_status().get("created", 0.0))
         except UserError:
@@ -227,7 +227,7 @@ class RunFolder:
         self._events.append({"time": time.time(), "event": kind, **fields})
 
     def append_eval(self, row: Mapping[str, object]) -> None:
-        """One row in eval.csv. A column that is new is added; earlier rows have it empty."""
+        """Append a row to eval.csv. A new column is empty in earlier rows."""
         rows = [*self.read_eval(), {name: str(value) for name, value in row.items()}]
         columns = list(dict.fromkeys(name for each in rows for name in each))
         text = io.StringIO()
@@ -247,7 +247,7 @@ class RunFolder:
         return [{name: value for name, value in row.items() if name} for row in rows]
 
     def sweep(self) -> None:
-        """Delete what writers of checkpoints, which are gone by now, left half done."""
+        """Delete incomplete checkpoints of writers that are gone."""
         for path in self.checkpoints.rglob(".tmp-*"):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -255,7 +255,7 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close what is open, and let others write. Idempotent."""
+        """Close the files and release the lock. Idempotent."""
         if self._events is not None:
             self._events.close()
             self._events = None

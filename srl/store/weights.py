@@ -30,7 +30,7 @@ def checkpoint_folder(run: Path, policies: Policies, policy: str) -> Path:
 
 
 def archive_folder(run: Path, policies: Policies, policy: str) -> Path:
-    """The versions of the policy that are kept for good."""
+    """The archived versions of the policy."""
     return checkpoint_folder(run, policies, policy) / "archive"
 
 
@@ -40,7 +40,7 @@ def initial_folder(run: Path, policies: Policies, policy: str) -> Path:
 
 
 def exact_run(load: str) -> str:
-    """Of a folder of runs, the newest that holds weights now: later that could be the run that starts from it."""
+    """The run that `load` names now: of a folder of runs, the newest one with weights. Later it could be the new run itself."""
     given = usable_path(load)
     if not given.is_dir() or checkpoint.latest(given) or any((given / one).is_file() for one in ("manifest.json", "graph.yaml")):
         return load
@@ -76,7 +76,7 @@ def find_weights(load: str, policy: str) -> Path:
 
 
 def read_weights(load: str, policy: str, fresh: Iterable[str] = ()) -> dict[str, Any]:
-    """Arrays of the policy by name, without those that a pattern in `fresh` matches."""
+    """The arrays of the policy by name, without those matched by `fresh`."""
     path = find_weights(load, policy)
     groups = checkpoint.read(path).groups
     if "policy" not in groups:
@@ -105,7 +105,7 @@ def check_fresh(policies: Policies) -> None:
 
 
 def check_weights(policies: Policies, params: Mapping[str, TreeSpec], *, resumed: bool = False) -> None:
-    """E09 if the weights to load do not fit; asked before anything starts. `params`: policy -> what it has."""
+    """E09 if the weights to load do not fit; checked before anything starts. `params`: policy -> what it has."""
     for name, entry in policies.items():
         if entry.load is None or (resumed and entry.algorithm is not None):
             continue
@@ -125,7 +125,10 @@ def check_weights(policies: Policies, params: Mapping[str, TreeSpec], *, resumed
             f"{_shape(have.get(layer))} there and {_shape(want.get(layer))} here",
             ("checkpoint", str(find_weights(entry.load, name))),
             ("try", "the settings under `policy:` and the env of the run that it comes from (its config.yaml)"),
-            ("or", f"fresh: [{layer}], layers that begin anew, by pattern; others that differ: {', '.join(others) or 'none'}"),
+            (
+                "or",
+                f"fresh: [{layer}], patterns of layers to initialise instead; others that differ: {', '.join(others) or 'none'}",
+            ),
             code="E09",
         )
 

@@ -237,17 +237,17 @@ def test_who_named_a_file_that_is_not_there_is_named(folder: Path, override: str
     [
         (
             "+algorithm.lr=1",
-            "error[E12]: '+algorithm.lr=1' adds what is there already\n"
+            "error[E12]: '+algorithm.lr=1' adds a setting that exists already\n"
             "  from: experiments/base/ppo.yaml:2:23\n"
             "  try: algorithm.lr=1",
         ),
         (
             "~algorithm.lrr",
-            "error[E12]: '~algorithm.lrr' removes nothing: there is no 'algorithm.lrr'\n  did you mean: ~algorithm.lr?",
+            "error[E12]: '~algorithm.lrr' cannot be applied: there is no 'algorithm.lrr'\n  did you mean: ~algorithm.lr?",
         ),
         (
             "~zzz.a",
-            "error[E12]: '~zzz.a' removes nothing: there is no 'zzz'\n  there are: algorithm, policy, env, stop",
+            "error[E12]: '~zzz.a' cannot be applied: there is no 'zzz'\n  there are: algorithm, policy, env, stop",
         ),
         (
             "~policy.hidden.0",

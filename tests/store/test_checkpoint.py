@@ -160,7 +160,7 @@ def test_a_half_written_checkpoint_is_named_and_refused(tmp_path: Path) -> None:
     assert caught.value.format() == (
         "error[E15]: checkpoint '.tmp-step_000000006-1234' cannot be used\n"
         f"  file: {aside}\n"
-        "  found: half-written: its writer was stopped before it was whole\n"
+        "  found: half-written: its writer was stopped before it finished\n"
         f"  try: another checkpoint of {tmp_path}: step_000000005"
     )
 

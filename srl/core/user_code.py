@@ -1,4 +1,4 @@
-"""What code of the user raises while it is built, as an error with its place."""
+"""Errors of user code while it is built, with their place."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _OURS = str(Path(__file__).resolve().parents[1])
 
 
 @contextlib.contextmanager
-def blaming(headline: str, *lines: Fact) -> Iterator[None]:
-    """Anything that is raised inside becomes a UserError: the headline, the cause, the place, then these lines."""
+def user_code(headline: str, *facts: Fact) -> Iterator[None]:
+    """Report anything raised inside as a UserError with the cause and its place."""
     try:
         yield
     except SrlError:
         raise
     except (Exception, SystemExit) as problem:
         cause = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
-        raise UserError(headline, ("cause", cause), ("from", _place(problem)), *lines) from problem
+        raise UserError(headline, ("cause", cause), ("from", _place(problem)), *facts) from problem
 
 
 def _place(problem: BaseException) -> str:
