@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from srl.core.registry import REGISTRIES
 from srl.observe.report import Report, WorkerRow, by_role
+from srl.workers.base import Worker
 
 BUSY = 0.85
 """A kind of worker that works this part of its time is the limit."""
@@ -21,19 +23,10 @@ LOSSY = 0.05
 _MEANT = ("stop", "barrier")
 """What is dropped for these reasons is no loss."""
 
-_LIMITS = {"actor": "actors are", "policy": "inference is", "trainer": "the trainer is", "buffer": "the buffer is"}
-
-_HINTS = {
-    "actor": ("more actors", "a faster env or a vectorised one"),
-    "policy": ("more policy workers or a larger max_batch", "a smaller network"),
-    "trainer": ("more threads for the trainer", "fewer epochs or larger minibatches"),
-    "buffer": ("a second buffer", "smaller records"),
-}
-
 
 def advise(report: Report) -> str:
     """What limits this run; empty while there is nothing to judge by."""
-    rows = [row for row in by_role(report.workers) if _role(row) in _LIMITS]
+    rows = [row for row in by_role(report.workers) if _kind(row).advice is not None]
     if not rows or not any(row.busy or row.waits for row in rows):
         return ""
     own, cores = sum(_cores(row) for row in by_role(report.workers)), report.cores
@@ -56,14 +49,15 @@ def advise(report: Report) -> str:
 
 def _limit(row: WorkerRow, room: str) -> str:
     """`actors are the limit: CPU-bound 99 %; env step is 71 % of actor time; no core is free: try a faster env`"""
-    role = _role(row)
+    kind, role = _kind(row), row.role or row.kind
     parts = [f"{'CPU-bound' if row.cpu >= 0.8 * row.busy * row.count else 'busy'} {100 * row.busy:.0f} %"]
     if row.shares:
         what, share = _largest(row.shares)
         parts.append(f"{what} is {100 * share:.0f} % of {role} time")
-    more, less = _HINTS[role]
+    more, less = kind.advice or ("", "")
     parts.append(f"{room}: try {less if room.startswith('no') else more}")
-    return f"{_LIMITS[role]} the limit: {'; '.join(parts)}"
+    subject = f"the {kind.noun} is" if row.count == 1 else f"{kind.noun}s are"
+    return f"{subject} the limit: {'; '.join(parts)}"
 
 
 def _crowded(report: Report, own: float, others: float) -> str:
@@ -101,5 +95,6 @@ def _cores(row: WorkerRow) -> float:
     return 0.0 if row.inside else row.cpu or row.busy * row.count
 
 
-def _role(row: WorkerRow) -> str:
-    return row.role or row.kind.rstrip("s")
+def _kind(row: WorkerRow) -> type[Worker]:
+    kind: type[Worker] = REGISTRIES["worker"].resolve(row.role)
+    return kind

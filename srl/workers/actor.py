@@ -53,6 +53,7 @@ class ActorWorker(Resumable, Worker):
     }
     Args = ActorArgs
     noun = "actor"
+    advice = ("more actors", "a faster env or a vectorised one")
     args: ActorArgs
 
     def __init__(self, args: ActorArgs, ends: Mapping[str, End], context: Context) -> None:

@@ -60,7 +60,9 @@ class Worker(ABC):
     Args: ClassVar[type]
     """Frozen dataclass; the node's args are loaded into it strictly."""
     noun: ClassVar[str] = "worker"
-    """What the table and the advice call one of these."""
+    """What the advice calls one of these."""
+    advice: ClassVar[tuple[str, str] | None] = ("more of them", "less work for each")
+    """What helps where these workers are the limit: with cores to spare, and without. None: nothing waits for them."""
     nice: ClassVar[int] = 10
     """Priority of its process where there are more processes than cores. A trainer has 0: credits bound the workers that feed it,
     so that these may yield to it."""

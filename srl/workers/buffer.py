@@ -35,6 +35,7 @@ class BufferWorker(Resumable, Worker):
     ports = {"source": Port("sample", "consumer"), "sink": Port("sample", "producer")}
     Args = BufferArgs
     noun = "buffer"
+    advice = ("a second buffer", "smaller records")
     args: BufferArgs
 
     def __init__(self, args: BufferArgs, ends: Mapping[str, End], context: Context) -> None:

@@ -59,6 +59,7 @@ class EvaluatorWorker(Resumable, Worker):
     Args = EvaluatorArgs
     nice = 15
     noun = "evaluator"
+    advice = None
     args: EvaluatorArgs
 
     def __init__(self, args: EvaluatorArgs, ends: Mapping[str, End], context: Context) -> None:

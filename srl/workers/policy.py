@@ -39,6 +39,7 @@ class PolicyWorker(Resumable, Worker):
     ports = {"asks": Port("infer", "server"), "params": Port("param", "subscriber", optional=True)}
     Args = PolicyArgs
     noun = "policy worker"
+    advice = ("more policy workers or a larger max_batch", "a smaller network")
     args: PolicyArgs
 
     def __init__(self, args: PolicyArgs, ends: Mapping[str, End], context: Context) -> None:

@@ -55,6 +55,7 @@ class TrainerWorker(Resumable, Worker):
     Args = TrainerArgs
     nice = 0
     noun = "trainer"
+    advice = ("more threads for the trainer", "fewer epochs or larger minibatches")
     slow = True
     args: TrainerArgs
 

@@ -19,7 +19,7 @@ def actors(busy: float, cpu: float, **more: Any) -> WorkerRow:
 
 
 def trainer(busy: float, cpu: float, **more: Any) -> WorkerRow:
-    return WorkerRow(kind="trainer", busy=busy, cpu=cpu, **more)
+    return WorkerRow(kind="trainer", role="trainer", busy=busy, cpu=cpu, **more)
 
 
 SLABS = {"slabs": 0.7}
@@ -55,8 +55,8 @@ CASES = [
         "try more groups per actor or a higher staleness.max",
     ),
     (  # the policy's time is the actor's: it takes no cores of its own
-        report(actors(0.3, 0.3), WorkerRow(kind="policy", busy=0.9, inside="actor"), cores=2, idle=1.7),
-        "inference is the limit: busy 90 %; 1.7 cores are free: try more policy workers or a larger max_batch",
+        report(actors(0.3, 0.3), WorkerRow(kind="policy", role="policy", busy=0.9, inside="actor"), cores=2, idle=1.7),
+        "the policy worker is the limit: busy 90 %; 1.7 cores are free: try more policy workers or a larger max_batch",
     ),
     (report(), ""),
     (report(actors(0.0, 0.0)), ""),
@@ -108,3 +108,10 @@ def test_a_stream_that_loses_much_is_named() -> None:
 )
 def test_the_advice_sees_the_load_of_other_programs(workers: tuple[WorkerRow, ...], idle: float, text: str) -> None:
     assert advise(report(*workers, idle=idle)) == text
+
+
+def test_a_worker_of_any_kind_can_be_the_limit_but_an_evaluator_never_is() -> None:
+    league = WorkerRow(kind="league", role="league", busy=0.95, cpu=0.95)
+    evaluator = WorkerRow(kind="evaluator", role="evaluator", busy=1.0, cpu=1.0)
+    text = advise(report(league, evaluator, cores=8))
+    assert text.startswith("the league is the limit") and "more of them" in text
