@@ -263,4 +263,4 @@ def _graph(folder: RunFolder) -> Graph:
         raise UserError(f"{folder.path} holds neither graph.yaml nor config.yaml", ("expected", "the folder of a run"))
     from srl.plan.prepare import prepare
 
-    return prepare(folder.config, look=False).graph
+    return prepare(folder.config, inspect=False).graph

@@ -117,7 +117,7 @@ def make_run(
     if resume_or_start is not None:
         if resume is not None:
             raise UserError("--resume and --resume-or-start exclude each other")
-        name = prepare(experiment, overrides, settings=settings, look=False).graph.name
+        name = prepare(experiment, overrides, settings=settings, inspect=False).graph.name
         resumed, overrides = requeued(RunFolder.path_of(runs, name, resume_or_start), overrides)
         experiment, settings = (None, None) if resumed is not None else (experiment, settings)
     else:
@@ -141,10 +141,10 @@ def prepare_run(
     *,
     settings: Mapping[str, Any] | None = None,
     resumed: RunFolder | None = None,
-    look: bool = True,
+    inspect: bool = True,
 ) -> Prepared:
     """The experiment, ready to start. A resume must also fit its checkpoint."""
-    prepared = prepare(experiment, overrides, settings=settings, resume=resumed.path if resumed else None, look=look)
+    prepared = prepare(experiment, overrides, settings=settings, resume=resumed.path if resumed else None, inspect=inspect)
     if resumed is not None and prepared.derived is not None:
         check_fit(resumed.path, prepared.graph, prepared.derived, prepared.changes)
     return prepared

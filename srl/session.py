@@ -25,7 +25,7 @@ def build(experiment: str | Path | None = None, *, overrides: Sequence[str] = ()
     """The workers of an experiment in this process, ready to `step`. Writes nothing to disk."""
     from srl.plan.prepare import prepare
 
-    prepared = prepare(experiment, [*overrides, "mode=inline"], settings=settings, look=False)
+    prepared = prepare(experiment, [*overrides, "mode=inline"], settings=settings, inspect=False)
     return Session(prepared.graph)
 
 

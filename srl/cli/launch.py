@@ -60,7 +60,7 @@ def _show(experiment: str | None, overrides: Sequence[str], given: argparse.Name
     from srl.run import prepare_run
 
     resumed = resumable(given.resume, read_only=True)
-    prepared = prepare_run(experiment, overrides, resumed=resumed, look=not given.print_config)
+    prepared = prepare_run(experiment, overrides, resumed=resumed, inspect=not given.print_config)
     print(prepared.config_text(provenance=True).rstrip() if given.print_config else aligned(prepared.lines(), Console().width))
     return 0
 

@@ -88,4 +88,4 @@ def _graph_of(words: list[str]) -> Graph:
         path = RunFolder.open(words[0]).graph
         return graph_from_yaml(read_text(path), str(path))
     experiment, overrides = words_of(words)
-    return prepare(experiment, overrides, look=False).graph
+    return prepare(experiment, overrides, inspect=False).graph

@@ -48,9 +48,9 @@ def run_each(
     experiment: str | None, overrides: Sequence[str], combinations: Sequence[Sequence[str]], *, kind: str, jobs: int, runs: str
 ) -> list[Outcome]:
     """One run for each combination of further overrides, each to its own stop, all in one new folder `NAME_kind/TIME`."""
-    name = prepare(experiment, [*overrides, *combinations[0]], look=False).graph.name
+    name = prepare(experiment, [*overrides, *combinations[0]], inspect=False).graph.name
     for changes in combinations[1:]:
-        prepare(experiment, [*overrides, *changes], look=False)  # a wrong one is found before the first run
+        prepare(experiment, [*overrides, *changes], inspect=False)  # a wrong one is found before the first run
     folder = Path(runs) / f"{name}_{kind}" / time.strftime("%Y%m%d-%H%M%S")
     print(f"{count(len(combinations), 'run')}, {jobs} at a time, in {folder}", flush=True)
     words = [f"experiment={experiment}", *overrides] if experiment is not None else list(overrides)

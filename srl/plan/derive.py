@@ -1,4 +1,4 @@
-"""Everything that follows from a graph and a look at its env and policies: all specs, before anything starts."""
+"""All specs of a run, from its graph and its env and policies, which are built once before anything starts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
         found = {"infer": info.question, "param": info.published}.get(stream.kind) or records.get(stream.name)
         if found is None:
             raise UserError(
-                f"nobody says what stream '{stream.name}' carries",
+                f"the contents of stream '{stream.name}' are unknown",
                 ("expected", "a worker that produces into it: an actor, or a worker class with `declares`"),
                 code="E10",
             )

@@ -61,7 +61,7 @@ def teams_of(graph: Graph, env: EnvSpec) -> dict[str, tuple[str, ...]]:
     unknown = sorted(set(owners) - set(graph.policies))
     if unknown:
         raise UserError(
-            f"agents are given to policy '{unknown[0]}', which the file does not define",
+            f"`agents` refers to policy '{unknown[0]}', which is not defined",
             ("policies", ", ".join(graph.policies)),
             ("try", f"policies: {{{unknown[0]}: {{policy: ..., algorithm: ...}}}}"),
             code="E06",
@@ -81,14 +81,14 @@ def _whole_teams(graph: Graph, env: EnvSpec) -> str:
 
 
 def _refuse_idle_patterns(graph: Graph, env: EnvSpec) -> None:
-    """A pattern that gives nobody to its policy is misspelt, or stands after one that takes all of its agents."""
+    """A pattern without agents is misspelt, or stands after one that takes all of them."""
     agents = [agent for team in env.teams.values() for agent in team.agents]
     used = {next(pattern for pattern in graph.agents if fnmatchcase(agent, pattern)) for agent in agents}
     if idle := [pattern for pattern in graph.agents if pattern not in used]:
         taken = [agent for agent in agents if fnmatchcase(agent, idle[0])]
         near = None if taken else nearest(idle[0], [*agents, *sorted({_glob(agent) for agent in agents})])
         raise UserError(
-            f"no agent comes to the pattern '{idle[0]}'",
+            f"pattern '{idle[0]}' matches no agent",
             ("found", f"earlier patterns take {', '.join(taken)}" if taken else f"the agents of the env: {', '.join(agents)}"),
             *([("did you mean", near)] if near else []),
             ("try", "leave it out: the first pattern that fits an agent counts" if taken else "leave it out, or correct it"),
@@ -117,7 +117,7 @@ def inspect_policies(graph: Graph, env: EnvSpec) -> dict[str, PolicyInfo]:
     owners = teams_of(graph, env)
     if unused := [name for name, entry in graph.policies.items() if name not in owners]:
         raise UserError(
-            f"policy '{unused[0]}' acts for nobody",
+            f"policy '{unused[0]}' is not assigned to any agent",
             ("patterns", ", ".join(f'"{pattern}": {name}' for pattern, name in graph.agents.items())),
             code="E10",
         )
@@ -141,7 +141,7 @@ def _inspect(name: str, graph: Graph, env: EnvSpec, teams: tuple[str, ...]) -> P
         wanted, window = needs.extra, needs.window
     if missing := [key for key in wanted if key not in found and key not in env.signals]:
         raise UserError(
-            f"algorithm of '{name}' needs '{missing[0]}', which nobody gives",
+            f"algorithm of '{name}' needs '{missing[0]}', but neither the policy nor the env provides it",
             ("policy gives", ", ".join(found) or "nothing besides actions"),
             ("env gives", ", ".join(env.signals) or "no signals"),
             code="E10",

@@ -44,7 +44,7 @@ class Prepared:
     machine: Machine
     why: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    """Of a resume: what differs from the run that it goes on from."""
+    """Of a resume: the settings that differ from those of the run."""
     derived: Derived | None = None
     shared: int = 0
 
@@ -60,11 +60,11 @@ class Prepared:
         return dump(data)
 
     def graph_text(self) -> str:
-        """What graph.yaml says."""
+        """The text of graph.yaml."""
         return graph_to_yaml(self.graph)
 
-    def looked(self, *, resumed: bool = False) -> Prepared:
-        """The same after a look at env and policies, built once in a process of their own."""
+    def inspected(self, *, resumed: bool = False) -> Prepared:
+        """The same with all specs: env and policies were built once, in a process of their own."""
         try:
             derived = derived_specs(self.graph)
             check_windows(self.graph, derived)
@@ -89,9 +89,9 @@ def prepare(
     settings: Mapping[str, Any] | None = None,
     resume: Path | None = None,
     machine: Machine | None = None,
-    look: bool = True,
+    inspect: bool = True,
 ) -> Prepared:
-    """Compose, decide, wire and check. `look`: also build env and policies once, in a process of their own."""
+    """Compose, decide, wire and check. `inspect`: also build env and policies once, in a process of their own."""
     composed, changes = _compose(experiment, overrides, by_name(settings or {}), resume)
     wanted = _named(read_experiment(composed.data, composed.provenance), composed)
     machine = machine or Machine.here()
@@ -113,7 +113,7 @@ def prepare(
     prepared = Prepared(
         composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes
     )
-    return prepared.looked(resumed=resume is not None) if look else prepared
+    return prepared.inspected(resumed=resume is not None) if inspect else prepared
 
 
 def _compose(
@@ -163,7 +163,7 @@ def _plain(value: Any) -> str:
 
 
 def _mark_decided(given: Any, decided: Any, places: Provenance, path: tuple[str, ...] = ()) -> None:
-    """What was `auto`, said or not, is neither the file's nor a default."""
+    """The origin of a decided value is `auto`, not the file or a default."""
     for key, value in decided.items():
         here = (*path, key)
         old = given.get(key) if isinstance(given, Mapping) else None

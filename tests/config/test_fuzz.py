@@ -116,7 +116,7 @@ PATHS = paths()
 def attempt(experiment: str | Path | None, overrides: list[str]) -> None:
     before = time.monotonic()
     try:
-        prepare(experiment, overrides, look=False)
+        prepare(experiment, overrides, inspect=False)
     except UserError as error:
         assert error.headline and len(str(error)) < 6000
     assert time.monotonic() - before < 20
@@ -221,4 +221,4 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
 )
 def test_what_the_fuzzing_found(word: str) -> None:
     with pytest.raises(UserError):
-        prepare(None if word.startswith("experiment") else "cartpole", [word], look=False)
+        prepare(None if word.startswith("experiment") else "cartpole", [word], inspect=False)

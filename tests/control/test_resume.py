@@ -58,7 +58,7 @@ def test_a_stop_at_a_barrier_and_a_resume_are_the_straight_run(stop: int, tmp_pa
 @pytest.mark.parametrize(("actors", "groups", "staleness"), [(1, 1, 0), (3, 1, 0), (2, 2, 1)])
 def test_ppo_resumes_bit_for_bit(actors: int, groups: int, staleness: int, tmp_path: Path) -> None:
     chosen: dict[str, Any] = {"checkpoint": {"every": 2}, "seed": 5, "algorithm": {"lr": 1e-3}}
-    work = prepare("cartpole", ["mode=inline"], settings=chosen, look=False).graph
+    work = prepare("cartpole", ["mode=inline"], settings=chosen, inspect=False).graph
     sizes = {"envs": 16, "steps": 64, "groups": groups}
     work = with_node(work, "actor", count=actors, args={**work.node("actor").args, **sizes})
     work = with_node(work, "trainer", args={**work.node("trainer").args, "slabs": actors, "staleness": staleness})
@@ -77,7 +77,7 @@ def test_an_evaluator_whose_policy_needs_torch_leaves_the_generator_as_it_is(tmp
         "algorithm": {"window": 8, "lr": 1e-3},
         "evaluation": {"every": 64, "episodes": 1},
     }
-    work = replace(prepare("cartpole", ["mode=inline"], settings=chosen, look=False).graph, stop=Stop(updates=4))
+    work = replace(prepare("cartpole", ["mode=inline"], settings=chosen, inspect=False).graph, stop=Stop(updates=4))
     found = derive(work)
     straight = go(work, found, RunFolder.create(tmp_path, "straight", 5))
     folder = RunFolder.create(tmp_path, "halves", 5)
@@ -117,7 +117,7 @@ def test_past_opponents_resume_bit_for_bit(
         "seed": 5,
     }
     chosen |= {"checkpoint": {"every": 2}, "opponents": opponents, **game}
-    work = replace(prepare(overrides=["mode=inline"], settings=chosen, look=False).graph, stop=Stop(updates=14))
+    work = replace(prepare(overrides=["mode=inline"], settings=chosen, inspect=False).graph, stop=Stop(updates=14))
     found = derive(work)
     straight, folder = RunFolder.create(tmp_path, "straight", 5), RunFolder.create(tmp_path, "halves", 5)
     for run, updates in [(straight, 14), (folder, 6), (folder, 10), (folder, 14)]:

@@ -108,7 +108,7 @@ def test_launch_commands_are_right(place: str, words: list[str]) -> None:
     if given.resume is not None or "NAME" in "".join(given.words) or any("my_pkg" in word or "my_alg" in word for word in words):
         return
     changes = [values.partition(",")[0] for values in given.sweep]
-    prepare(experiment, [*overrides, *changes], look=False)
+    prepare(experiment, [*overrides, *changes], inspect=False)
 
 
 @pytest.mark.parametrize(("place", "words"), OTHERS, ids=labels(OTHERS))
@@ -145,7 +145,7 @@ def test_lines_of_examples_are_counted_right() -> None:
 def test_experiments_in_the_docs_are_right(place: str, text: str, tmp_path: Path) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_text(text)
-    prepare(file, look=False)
+    prepare(file, inspect=False)
 
 
 @pytest.mark.parametrize(("place", "text"), list(fences("python run")), ids=lambda value: value[:40])
@@ -213,7 +213,7 @@ def test_the_sink_writes_returns_and_evaluations_at_their_env_steps(tmp_path: Pa
     assert [steps for steps, kind, _ in rows if kind == "evaluation"] == [row["env_steps"] for row in folder.read_eval()]
     assert float(next(value for _, kind, value in reversed(rows) if kind == "return")) > 5
     with pytest.raises(srl.core.errors.UserError):
-        prepare("cartpole", ["sinks=[docs/examples/csv_sink.py:Css]"], look=False)
+        prepare("cartpole", ["sinks=[docs/examples/csv_sink.py:Css]"], inspect=False)
 
 
 def test_the_worker_clips_what_the_trainer_sees() -> None:
@@ -227,7 +227,7 @@ def test_a_worker_of_another_kind_runs_by_name_beside_any_layout(tmp_path: Path)
     words = ["experiment=cartpole", "workers.drift=docs/examples/drift.py:Drift", "stop.env_steps=16_000", "evaluation=null"]
     for layout in ("impala", "inline"):
         assert launched(tmp_path / layout, *words, f"layout={layout}", "workers.drift.order=1")["drift"] > 0
-    lines = dict(prepare(None, [*words, "workers.drift.order=1"], look=False).lines())
+    lines = dict(prepare(None, [*words, "workers.drift.order=1"], inspect=False).lines())
     assert "drift: distance from the first weights, L1" in lines["workers"]
 
 
@@ -235,7 +235,7 @@ def test_a_layout_made_with_the_builder_runs_by_name(tmp_path: Path) -> None:
     words = ["experiment=cartpole", "layout=docs/examples/mixed.py:mixed", "stop.env_steps=16_000", "evaluation=null"]
     last = launched(tmp_path, *words, "workers.trainer.publish_every=2")
     assert last["env_steps"] >= 16_000
-    graph = prepare(None, words, look=False).graph
+    graph = prepare(None, words, inspect=False).graph
     assert [(node.name, node.inside) for node in graph.nodes if node.worker != "trainer"] == [
         ("alone", None), ("inside", "alone"), ("asking", None), ("beside", None),
     ]  # fmt: skip

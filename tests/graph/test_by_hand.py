@@ -15,7 +15,7 @@ MACHINE = Machine(cores=2, gpus=0, shared_free=1 << 34)
 
 
 def clipped(*overrides, file=CLIPPED):
-    return prepare(file, overrides, machine=MACHINE, look=False)
+    return prepare(file, overrides, machine=MACHINE, inspect=False)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_what_a_graph_by_hand_wrote_down_is_launched_again(tmp_path, monkeypatch
     first = clipped("seed=3", "graph.nodes.trainer.args.staleness=0")
     file = tmp_path / "config.yaml"
     file.write_text(first.config_text())
-    assert prepare(file, machine=MACHINE, look=False).graph == first.graph
-    assert prepare(resume=tmp_path, machine=MACHINE, look=False).graph == first.graph
+    assert prepare(file, machine=MACHINE, inspect=False).graph == first.graph
+    assert prepare(resume=tmp_path, machine=MACHINE, inspect=False).graph == first.graph
 
 
 @pytest.mark.parametrize(

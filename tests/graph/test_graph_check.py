@@ -232,7 +232,7 @@ def test_weights_from_elsewhere_and_past_versions_are_not(blue, more):
 
 def test_a_scripted_policy_has_no_weights_that_could_be_random():
     experiment = Path(__file__).parents[2] / "docs/examples/pennies.yaml"
-    graph = prepare(experiment, machine=MACHINE, look=False).graph
+    graph = prepare(experiment, machine=MACHINE, inspect=False).graph
     assert warnings(graph, derive(graph)) == []
 
 

@@ -27,12 +27,12 @@ def test_a_pattern_that_no_agent_comes_to_is_refused(agents: dict[str, str], pat
     assert teams_of(prepared.graph, prepared.derived.env) == {"main": ("hider", "seeker")}
     with pytest.raises(SrlError) as caught:
         teams_of(replace(prepared.graph, agents=agents), prepared.derived.env)
-    assert caught.value.headline == f"no agent comes to the pattern '{pattern}'"
+    assert caught.value.headline == f"pattern '{pattern}' matches no agent"
     assert word in caught.value.format()
 
 
 def test_a_team_that_is_split_between_policies_is_refused_with_teams_that_are_not() -> None:
-    prepared = prepare("simple_tag", look=False)
+    prepared = prepare("simple_tag", inspect=False)
     agents = {"adversary_0": "prey", "*": "hunter"}
     with pytest.raises(SrlError) as caught:
         teams_of(replace(prepared.graph, agents=agents), inspect_env(prepared.graph))

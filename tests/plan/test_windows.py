@@ -108,7 +108,7 @@ def test_settings_of_a_window_are_checked_where_they_are_written():
     with pytest.raises(UserError) as caught:
         prepare("cartpole_memory", ["algorithm.window={burn_in: 3}"])
     assert "length" in str(caught.value)
-    assert prepare("cartpole_memory", ["algorithm.window={burn_in: 8, length: 16}"], look=False)
+    assert prepare("cartpole_memory", ["algorithm.window={burn_in: 8, length: 16}"], inspect=False)
 
 
 def test_a_policy_with_memory_trains_whole_slabs_where_nothing_is_said(found):

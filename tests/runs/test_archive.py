@@ -83,7 +83,7 @@ def test_nothing_is_archived_unasked(tmp_path: Path) -> None:
     "name", ["hide_and_seek", "hide_and_seek_shared", "hide_and_seek_2v2", "hide_and_seek_full", "hide_and_seek_harder"]
 )
 def test_hide_and_seek_keeps_ten_to_twenty_versions_of_a_run(name: str) -> None:
-    graph = prepare(name, look=False).graph
+    graph = prepare(name, inspect=False).graph
     trainer = next(node for node in graph.nodes if node.worker == "trainer")
     actor = graph.node("actor")
     updates = graph.stop.env_steps / (trainer.args["slabs"] * actor.args["envs"] * actor.args["steps"])  # type: ignore[operator]

@@ -142,7 +142,7 @@ def test_the_harder_are_met_more_often_in_processes_of_their_own(tmp_path: Path)
 def test_results_of_several_actors_reach_a_past_policy_in_another_process(via: Any, tmp_path: Path) -> None:
     opponents = {"groups": 1, "keep_every": 4, "hold": 1, "choose": "win_rate"}
     settings = PENNIES | {"opponents": opponents, "layout": "impala", "stop": {"updates": 16}, "seed": 4}
-    planned = prepare(settings=settings, look=False).graph
+    planned = prepare(settings=settings, inspect=False).graph
     ask, past, params = "ask.odd.past.actor.even", "policy.odd.past.actor.even", "params.odd.past.actor.even"
     nodes = {node.name: node for node in planned.nodes}
     nodes |= {past: replace(nodes[past], inside=None), "actor.even": replace(nodes["actor.even"], count=2)}
