@@ -31,8 +31,6 @@ HISTORY = 64
 """Versions of a policy that are kept: of more, some between the oldest and the newest are given up."""
 _RECENT = 8
 """Choices whose episodes may still arrive."""
-_RESTARTS = 100
-"""Restarts with choices of their own, 65,536 of each: 23 bits of a version number them."""
 _PATIENCE = 16
 """How many times `hold` a version plays, at most, while no episode against it ends."""
 
@@ -99,10 +97,7 @@ class LeagueWorker(Resumable, Worker):
                 self._episodes[name] = cast(SampleConsumer, end)
             else:
                 policy, _, match = name.partition("/")
-                seat = _Seat(policy, match, cast(ParamPublisher, end), find_rule(args.choose, args.power))
-                if not context.inline:  # policy workers that outlive a league have seen its numbers
-                    seat.chosen = (context.incarnation % _RESTARTS) << 16
-                self._seats.append(seat)
+                self._seats.append(_Seat(policy, match, cast(ParamPublisher, end), find_rule(args.choose, args.power)))
         self._seen: dict[str, Version] = dict.fromkeys(self._params, -1)
         self._kept: dict[str, dict[Version, Tree]] = {name: {} for name in self._params}
         self._draining = False

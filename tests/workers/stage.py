@@ -22,14 +22,12 @@ _OPPOSITE: dict[str, Side] = {
 
 
 class Stage:
-    """`ends` are those of the test, by port of the worker. `restart`: it was started so often, in a process of its own."""
+    """`ends` are those of the test, by port of the worker."""
 
-    def __init__(
-        self, worker: str, settings: dict[str, Any], *overrides: str, groups: int = 1, units: int = 1, restart: int = 0
-    ) -> None:
+    def __init__(self, worker: str, settings: dict[str, Any], *overrides: str, groups: int = 1, units: int = 1) -> None:
         prepared = prepare(settings=settings, overrides=["mode=inline", *overrides])
         self.graph, self.derived = prepared.graph, prepared.derived
-        self.loop = WorkerLoop(prepared.graph, prepared.derived, [WorkerId(worker, 0, restart)], inline=not restart)
+        self.loop = WorkerLoop(prepared.graph, prepared.derived, [WorkerId(worker, 0)], inline=True)
         self.ends: dict[str, Any] = {}
         for bound in self.loop.bound():
             stream = self.derived.streams[bound.stream]

@@ -29,8 +29,8 @@ PAST = "past:blue/red"
 """Blue's past in the match in which red learns."""
 
 
-def stage(restart: int = 0, **opponents: Any) -> Stage:
-    return Stage("league", GAME | {"opponents": {"groups": 1, "keep_every": 10, "hold": 1, **opponents}}, restart=restart)
+def stage(**opponents: Any) -> Stage:
+    return Stage("league", GAME | {"opponents": {"groups": 1, "keep_every": 10, "hold": 1, **opponents}})
 
 
 def publish(on: Stage, updates: int, policy: str = "blue", epoch: int = 0) -> None:
@@ -152,17 +152,6 @@ def test_a_restored_league_goes_on_with_the_same_choices() -> None:
             for on in (straight, resumed):
                 episodes(on, red=won, ended=2)
             assert playing(resumed) == playing(straight)
-
-
-def test_a_league_that_was_restarted_numbers_its_choices_after_those_of_before() -> None:
-    first = []
-    for restart in (1, 2, 3):
-        with stage(restart) as on:
-            publish(on, 0)
-            first.append(on.ends[PAST].latest(-1)[0])
-            episodes(on)
-            assert playing(on)[0] == epoch_of(first[-1]) + 1
-    assert first == sorted(first) and all(updates_of(number) == 0 and number < 1 << 63 for number in first)
 
 
 def test_drained_it_gives_no_more_credits() -> None:
