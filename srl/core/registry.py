@@ -84,8 +84,10 @@ class Registry:
         """Register a class or `"pkg.mod:Class"`. The same thing again (a reload, `__main__`) renews it; another is refused."""
         place = place or _caller()
         if not name or ":" in name or name.endswith(".py"):
+            from srl.core.text import article  # for errors only
+
             raise UserError(
-                f"'{name}' is not a valid name of {_a(self.kind)}",
+                f"'{name}' is not a valid name of {article(self.kind)}",
                 ("from", place),
                 ("expected", "a name without ':' that does not end in .py"),
                 code="E13",
@@ -233,13 +235,6 @@ def _caller() -> str:
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def _a(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
-
-
-# paths -----------------------------------------------------------------------------------------------------------------
 
 
 def import_path(path: str, kind: str = "object") -> Any:
