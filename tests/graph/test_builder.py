@@ -6,6 +6,7 @@ import pytest
 
 from srl.graph.build import wiring
 from srl.graph.builder import GraphBuilder
+from srl.plan.prepare import prepare
 from tests.errors import raises
 
 
@@ -66,3 +67,23 @@ def test_a_wrong_argument_is_refused_on_its_line(wrong, code, fact):
     assert fact in str(caught.value)
     line = dict(caught.value.facts)["from"].split(":")
     assert line[0] == __file__ and "lambda g" in Path(__file__).read_text().splitlines()[int(line[1]) - 1]
+
+
+def test_python_calls_take_a_function_as_layout_and_the_data_as_graph():
+    from docs.examples.mixed import mixed  # type: ignore[import-not-found]
+
+    settings = {"env": "CartPole-v1", "algorithm": "ppo", "layout": mixed}
+    prepared = prepare(settings=settings, inspect=False)
+    assert [node.name for node in prepared.graph.nodes] == ["alone", "inside", "asking", "beside", "trainer"]
+    assert prepared.experiment.layout.endswith("mixed.py:mixed") or prepared.experiment.layout == "docs.examples.mixed:mixed"
+    data = {"env": "CartPole-v1", "algorithm": "ppo", "graph": wired().data()}
+    assert prepare(settings=data, inspect=False).graph.nodes == wired().nodes
+
+
+def test_what_is_no_layout_is_refused():
+    with raises("E10", "layout", match="must return a GraphBuilder, not int"):
+        prepare(settings={"env": "CartPole-v1", "algorithm": "ppo", "layout": f"{__file__}:not_a_layout"}, inspect=False)
+
+
+def not_a_layout(experiment, sizes):
+    return 7
