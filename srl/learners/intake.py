@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from srl.api.batch import Batch, Memory, Origin, Ranks
+from srl.api.batch import Batch, Origin, Ranks
+from srl.api.minibatches import Pool
 from srl.api.slab import SlabShape
 from srl.core.tree import map_tree
 
@@ -30,11 +32,10 @@ class Intake:
         self.shape = shape
         self.device = device
         self.joint = joint
-        self._origin = (seed, shape.memory_every, Memory(), ranks, between)
+        self._origin = Origin(seed, 0, shape.memory_every, Pool(), ranks, between)
 
     def batch(self, rows: Mapping[str, Any], update: int) -> Batch:
         """The batch of one update."""
-        seed, every, memory, ranks, between = self._origin
         leaves = {name: map_tree(self._rows, tree) for name, tree in rows.items() if name not in _APART}
         leaves["state"] = map_tree(self._state, rows["state"]) if "state" in rows else None
         leaves["memories"] = map_tree(self._rows, rows.get("memory", {}))
@@ -43,7 +44,7 @@ class Intake:
             leaves.setdefault(name, missing)
         leaves.setdefault("choice", leaves["valid"])
         leaves["cut"] = leaves["terminated"] | leaves["truncated"] | ~leaves["valid"]
-        return Batch(leaves, Origin(seed, update, every, memory, ranks, between))
+        return Batch(leaves, replace(self._origin, update=update))
 
     def _rows(self, leaf: Any) -> Tensor:
         tensor = self._tensor(leaf)

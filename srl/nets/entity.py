@@ -86,7 +86,7 @@ class EntityPolicy(NeuralPolicy):
         if self.config.critic_state:
             known = torch.cat([own, self._scaled("state", layout.flat_state(batch.state).reshape(first.numel(), -1))], -1)
         memory = {name: leaf.reshape(first.shape[1], -1) for name, leaf in batch.memory.items()}
-        stop = None if batch.stop is None else batch.stop.flatten(1)
+        stop = None if batch.detach_at is None else batch.detach_at.flatten(1)
         acting, actor = self.actor(own, rays, lists, seen, first, memory.get("actor"), stop)
         judging, critic = self.critic(known, rays, lists, there, first, memory.get("critic"), stop)
         heads: Heads = {

@@ -88,12 +88,12 @@ class Recurrent(NeuralPolicy):
     def unroll(self, batch: Batch) -> Heads:
         first, lead = batch.first, batch.first.shape
         features = self.encoder(batch.obs)
-        acting, actor = self._tower("actor", features, first, batch.memory, batch.stop)
+        acting, actor = self._tower("actor", features, first, batch.memory, batch.detach_at)
         judging, memory = acting, {"actor": actor}
         if not self.shared:
             if self.state_encoder is not None:
                 features = torch.cat([features, self.state_encoder(batch.state)], -1)
-            judging, memory["critic"] = self._tower("critic", features, first, batch.memory, batch.stop)
+            judging, memory["critic"] = self._tower("critic", features, first, batch.memory, batch.detach_at)
         logits, value = self._heads(acting, judging)
         heads: Heads = {
             "logits": logits.view(*lead, -1),

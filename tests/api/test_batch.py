@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from srl.api.batch import Batch, Memory, Origin, Ranks
+from srl.api.batch import Batch, Origin, Ranks
+from srl.api.minibatches import Pool
 from srl.api.slab import Window
 
 
@@ -20,7 +21,7 @@ def _batch(steps: int = 8, width: int = 6, invalid: float = 0.3, seed: int = 0, 
         place=place,
         **more,
     )
-    batch.origin = Origin(seed=3, update=1, memory=Memory())
+    batch.origin = Origin(seed=3, update=1, pool=Pool())
     return batch
 
 

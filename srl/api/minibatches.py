@@ -1,0 +1,195 @@
+"""How minibatches are cut: which rows of a batch each one has, gathered for several at once. Tensors, time first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from srl.api.slab import Window
+from srl.core.tree import leaves
+
+SPAN_BYTES = 4 << 20
+"""Rows are gathered for several minibatches at once, as long as one leaf of them stays below this."""
+
+
+class Pool:
+    """Tensors that are allocated once and handed out again at every update."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def empty(self, key: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+        """A tensor with undefined content; the one of the last call with this key, if it fits."""
+        held = self._held.get(key)
+        if held is None or held.dtype != dtype or held.device != device or held.shape[1:] != shape[1:] or len(held) < shape[0]:
+            held = self._held[key] = torch.empty(shape, dtype=dtype, device=device)
+        return held[: shape[0]]
+
+
+class Source(Protocol):
+    """What is asked of a batch."""
+
+    origin: Any
+    valid: Tensor
+    memories: Any
+
+    @property
+    def lead(self) -> torch.Size: ...
+
+
+class Cut(NamedTuple):
+    """The rows of one minibatch."""
+
+    gather: Gather
+    place: int
+    """Which of the minibatches that were gathered together."""
+    first: Tensor | None
+    """Rows of `memories` that its sequences start with."""
+    trained: Tensor | None
+    """Which of its rows are trained; None: all of them."""
+    detach_at: Tensor | None = None
+
+
+class Cutter(Protocol):
+    """One way to cut."""
+
+    rows_each: int
+    """Rows of the smallest part."""
+
+    def epoch(self, size: int, generator: torch.Generator) -> Iterator[Cut]:
+        """Minibatches of at most `size` parts, every part once."""
+        ...
+
+
+class Gather:
+    """The rows of a few minibatches: one `index_select` per leaf, into memory that is used again."""
+
+    def __init__(self, batch: Source, index: Tensor, leads: list[tuple[int, int]]) -> None:
+        self.batch = batch
+        self.index = index
+        self.leads = leads
+        """(time, number) of each minibatch."""
+        self._parts: dict[str, list[Any]] = {}
+
+    def parts(self, name: str, tree: Any) -> list[Any]:
+        """The leaves `[time, number, ...]` of one tree, for each minibatch."""
+        found = self._parts.get(name)
+        if found is None:
+            found = self._parts[name] = self._cut(name, tree)
+        return found
+
+    def _cut(self, path: str, tree: Any) -> list[Any]:
+        if isinstance(tree, Mapping):
+            parts = {key: self._cut(f"{path}/{key}", part) for key, part in tree.items()}
+            return [{key: part[i] for key, part in parts.items()} for i in range(len(self.leads))]
+        rows = torch.split(self._take(path, tree), [time * number for time, number in self.leads])
+        return [one.view(*lead, *one.shape[1:]) for one, lead in zip(rows, self.leads, strict=True)]
+
+    def _take(self, key: str, leaf: Tensor) -> Tensor:
+        flat = leaf.flatten(0, 1)
+        shape = (len(self.index), *flat.shape[1:])
+        if self.batch.origin.pool is None or leaf.requires_grad:
+            return flat.index_select(0, self.index)
+        out = self.batch.origin.pool.empty(key, shape, leaf.dtype, leaf.device)
+        return torch.index_select(flat, 0, self.index, out=out)
+
+
+class Rows:
+    """Single rows, those that are valid."""
+
+    rows_each = 1
+
+    def __init__(self, batch: Source) -> None:
+        self.batch = batch
+        size = batch.lead[0] * batch.lead[1]
+        valid = batch.valid.reshape(size, -1)
+        if batch.valid.ndim > 2:
+            self.rows_each = valid.shape[1]
+        present = valid.any(1) if valid.shape[1] > 1 else valid[:, 0]
+        self.index = None if bool(present.all()) else present.nonzero()[:, 0]
+        self.total = size if self.index is None else len(self.index)
+        self.places = size
+        if batch.memories != {} and batch.origin.memory_every != 1:
+            raise ValueError("single rows of a policy with memory need memory at every row: Needs.window=Window(length=1)")
+
+    def epoch(self, size: int, generator: torch.Generator) -> Iterator[Cut]:
+        batch, device = self.batch, self.batch.valid.device
+        order = torch.randperm(self.total, generator=generator).to(device)
+        index = order if self.index is None else self.index[order]
+        number = -(-self.places // size)  # by the places, not the valid rows: the same on every rank
+        bounds = [self.total * i // number for i in range(number + 1)]
+        if self.total < number and batch.origin.ranks is not None:
+            yield from self._few(index, bounds)
+            return
+        dense = len(batch.lead) == 2
+        everyone = None if dense else torch.ones((1, 1), dtype=torch.bool, device=device)
+        for low, high in _spans(batch, size, number):
+            rows = index[bounds[low] : bounds[high]]
+            gather = Gather(batch, rows, [(1, bounds[i + 1] - bounds[i]) for i in range(low, high)])
+            for i in range(low, high):
+                if bounds[i + 1] > bounds[i]:
+                    first = index[bounds[i] : bounds[i + 1]] if batch.memories != {} else None
+                    yield Cut(gather, i - low, first, everyone)
+
+    def _few(self, index: Tensor, bounds: list[int]) -> Iterator[Cut]:
+        """Fewer rows than minibatches, while other ranks have more and wait: a row that is not valid where there is none."""
+        for low, high in pairwise(bounds):
+            rows = index[low:high] if high > low else index.new_zeros(1)
+            trained = torch.full((1, 1), high > low, device=rows.device)
+            yield Cut(Gather(self.batch, rows, [(1, len(rows))]), 0, rows if self.batch.memories != {} else None, trained)
+
+
+class Sequences:
+    """Windows of one column each."""
+
+    def __init__(self, batch: Source, window: Window) -> None:
+        steps, self.width = batch.lead[0], batch.lead[1]
+        self.window = window = window.within(steps)
+        every = batch.origin.memory_every or steps
+        places = window.places(steps) if window.fits(steps) else []
+        if not places or (batch.memories != {} and any(start % every for start, _ in places)):
+            raise ValueError(f"slabs of {steps} rows with memory every {every} rows cannot be cut into {window}")
+        self.batch, self.every = batch, every
+        self.whole = window.rows == window.length and batch.valid.ndim == 2 and bool(batch.valid.all())
+        """Whether every row of every window is trained."""
+        self.rows_each = (window.length or 1) * math.prod(batch.lead[2:])
+        self.starts, self.before = torch.tensor(places, device=batch.valid.device).unbind(1)
+
+    def epoch(self, size: int, generator: torch.Generator) -> Iterator[Cut]:
+        batch, window, device = self.batch, self.window, self.batch.valid.device
+        total = len(self.starts) * self.width
+        order = torch.randperm(total, generator=generator).to(device)
+        windows, column = order // self.width, order % self.width
+        number = -(-total // size)
+        bounds = [total * i // number for i in range(number + 1)]
+        time = torch.arange(window.rows, device=device)[:, None]
+        starts, befores = self.starts[windows], self.before[windows]
+        index = (starts + time) * self.width + column
+        firsts = torch.div(starts, self.every, rounding_mode="floor") * self.width + column
+        for low, high in _spans(batch, size * window.rows, number):
+            parts = [slice(bounds[i], bounds[i + 1]) for i in range(low, high)]
+            rows = torch.cat([index[:, part].flatten() for part in parts])
+            gather = Gather(batch, rows, [(window.rows, part.stop - part.start) for part in parts])
+            for place, part in enumerate(parts):
+                trained = None if self.whole else window.trained(time, befores[part])
+                detach_at = self._detach_at(time, befores[part]) if window.rows > (window.length or 1) else None
+                yield Cut(gather, place, firsts[part], trained, detach_at)
+
+    def _detach_at(self, time: Tensor, before: Tensor) -> Tensor:
+        """The first trained row of every sequence: gradients end where the burn-in does."""
+        agents = self.batch.lead[2:]
+        rows = time == before
+        return rows.view(*rows.shape, *[1] * len(agents)).expand(*rows.shape, *agents)
+
+
+def _spans(batch: Source, size: int, number: int) -> Iterator[tuple[int, int]]:
+    """Groups of minibatches that are gathered together."""
+    largest = max((leaf[0, 0].numel() * leaf.element_size() for _, leaf in leaves(batch.__dict__.get("obs", {}))), default=4)
+    step = max(1, min(number, SPAN_BYTES // max(largest * size, 1)))
+    for low in range(0, number, step):
+        yield low, min(low + step, number)
