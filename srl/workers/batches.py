@@ -28,7 +28,7 @@ class BatchSource(Protocol):
     lag: Array
     """Updates between the policy that recorded each part of the batch that was taken last, and the one it trains."""
 
-    def ask(self, updates: int) -> int:
+    def request(self, updates: int) -> int:
         """Request what the next updates need; how many requests were made."""
         ...
 
@@ -72,7 +72,7 @@ class OnPolicy:
         self._reused = np.zeros((staleness + 1, slabs), bool)
         self._taken = 0
 
-    def ask(self, updates: int) -> int:
+    def request(self, updates: int) -> int:
         issued = self._credits.issue(updates)
         for number, min_updates in issued:
             self._samples.credit(number, version(self._epoch, min_updates))
@@ -98,7 +98,7 @@ class OnPolicy:
         self.env_steps += int(np.count_nonzero(lived.reshape(len(lived), self._slabs, -1)[:, fresh]))
 
     def barrier(self, updates: int) -> None:
-        self.ask(updates)
+        self.request(updates)
         while (loan := self._samples.get()) is not None:
             self._credits.arrived(loan.credit)
             loan.discard("barrier")

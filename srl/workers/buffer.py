@@ -1,4 +1,4 @@
-"""Buffers: slabs come in by one stream and go out by another, once or several times, changed by a transform if one is named."""
+"""Buffers pass slabs from one stream to another, once or several times, through a transform if one is named."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from srl.workers.base import Context, Port, Resumable, Worker
 
 @dataclass(frozen=True, kw_only=True)
 class BufferArgs:
-    size: int = option(8, "slabs on their way through, at most, and as many held for reuse", low=1)
-    reuse: int = option(1, "how often a slab goes on, at most: not after it has become too old for its taker", low=1)
+    size: int = option(8, "most slabs in transit, and most held for reuse", low=1)
+    reuse: int = option(1, "how often a slab is passed on, at most; never to a consumer that it is too stale for", low=1)
     transform: str | None = option(None, "a registered transform, applied once to each slab that comes in")
     transform_args: Mapping[str, Any] = option({}, "settings of the transform")
 
 
 class BufferWorker(Resumable, Worker):
-    """Nothing is asked for that is not wanted behind it: the bound of the staleness holds through a buffer."""
+    """Requests only what its consumer has requested, so the staleness bound holds end to end."""
 
     ports = {"source": Port("sample", "consumer"), "sink": Port("sample", "producer")}
     Args = BufferArgs
@@ -44,10 +44,10 @@ class BufferWorker(Resumable, Worker):
         self._sink = cast(SampleProducer, ends["sink"])
         record = context.derived.streams[context.node.ports["sink"]].record
         self._held = Fifo(record, args.size, args.reuse - 1) if args.reuse > 1 else None
-        self._wanted: deque[Slab] = deque()
-        """Open slabs of the sink, oldest first, for which nothing was asked."""
-        self._asked: dict[int, Slab] = {}
-        """By the number of our own credit: the slab that what comes is for."""
+        self._open: deque[Slab] = deque()
+        """Open slabs of the sink without a request of our own, oldest first."""
+        self._requested: dict[int, Slab] = {}
+        """Number of our credit -> the open slab that its slab will fill."""
         self._number = 0
         self._draining = False
         self._transform = _transform_of(args)
@@ -66,18 +66,18 @@ class BufferWorker(Resumable, Worker):
         return source if transform is None else {**cast("dict[str, Any]", source), **cast("dict[str, Any]", transform.adds)}
 
     def poll(self) -> int:
-        """Pass on what has come, pass on again what may be used again, and ask for what is still missing."""
+        """Pass on what has arrived, pass held slabs on again, and request what is still missing."""
         done = 0
         while (loan := self._source.get()) is not None:
             self._pass_on(loan)
             done += 1
         while not self._draining and (slab := self._sink.alloc()) is not None:
-            self._wanted.append(slab)
+            self._open.append(slab)
             done += 1
         if self._held is not None:
             done += self._pass_on_again(self._held)
             self.reading.gauge("buffer/held", len(self._held))
-        return done + self._ask()
+        return done + self._request()
 
     def drain(self) -> bool:
         self._draining = True
@@ -86,15 +86,15 @@ class BufferWorker(Resumable, Worker):
         return True
 
     def barrier(self, number: int) -> None:
-        """What has come is dropped and asked for again; nothing is held over a barrier."""
+        """Drop what has arrived and request it again; nothing is held over a barrier."""
         while (loan := self._source.get()) is not None:
-            self._wanted.appendleft(self._asked.pop(loan.credit))
+            self._open.appendleft(self._requested.pop(loan.credit))
             loan.discard("barrier")
         if self._held is not None:
             self._held.clear()
 
     def _pass_on(self, loan: Loan) -> None:
-        slab = self._asked.pop(loan.credit)
+        slab = self._requested.pop(loan.credit)
         target, tree = cast("dict[str, Any]", slab.tree), cast("dict[str, Any]", loan.tree)
         for name, leaf in tree.items():
             copy_into(target[name], leaf)
@@ -107,29 +107,29 @@ class BufferWorker(Resumable, Worker):
         self._sink.put(slab)
 
     def _pass_on_again(self, held: Fifo) -> int:
-        """For the oldest wishes, slabs that are not too old for them; those that are will be for all that follow."""
+        """Fill the oldest open slabs with held ones that are fresh enough. One that is too stale is so for all later ones."""
         done = 0
-        while self._wanted and len(held):
-            if cast("dict[str, Any]", held.first)["version"][0] < self._wanted[0].min_version:
+        while self._open and len(held):
+            if cast("dict[str, Any]", held.first)["version"][0] < self._open[0].min_version:
                 held.drop()
                 continue
-            slab = self._wanted.popleft()
+            slab = self._open.popleft()
             copy_into(slab.tree, held.take())
             cast("dict[str, Any]", slab.tree)["reused"][...] = True
             self._sink.put(slab)
             done += 1
         return done
 
-    def _ask(self) -> int:
-        """For the oldest wishes a slab each, as far as what is held and what is on its way will not do."""
+    def _request(self) -> int:
+        """Request a slab for each of the oldest open ones that held slabs and earlier requests will not fill."""
         if self._draining:
             return 0
         room = self.args.size if self._held is None else self._held.room
-        again = len(self._asked) * (self.args.reuse - 1) + (0 if self._held is None else self._held.left)
+        again = len(self._requested) * (self.args.reuse - 1) + (0 if self._held is None else self._held.left)
         done = 0
-        while len(self._wanted) > again and len(self._asked) < room:
-            slab = self._wanted.popleft()
-            self._asked[self._number] = slab
+        while len(self._open) > again and len(self._requested) < room:
+            slab = self._open.popleft()
+            self._requested[self._number] = slab
             self._source.credit(self._number, slab.min_version)
             self._number += 1
             again += self.args.reuse - 1

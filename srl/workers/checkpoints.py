@@ -1,4 +1,4 @@
-"""Where a policy's checkpoints lie in a run folder, and which one a worker starts from."""
+"""The checkpoints of a policy in a run folder, and which one its trainer starts from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Checkpoints:
         self._written = -1
 
     def start(self) -> checkpoint.Checkpoint | None:
-        """What to go on from: this run's own latest after a restart, else the run that is resumed."""
+        """What to continue from: this run's own latest after a restart, else that of the run that is resumed."""
         graph = self._context.graph
         for run in (self._context.folder, self._context.resume):
             if run is None:
@@ -38,7 +38,7 @@ class Checkpoints:
         return None
 
     def write_initial(self, params: Mapping[str, Any]) -> None:
-        """The policy as it was before any update: what cross-play measures against."""
+        """Keep the policy as it was before any update, for cross-play."""
         run = self._context.folder
         if run is not None:
             folder = initial_folder(run, self._context.graph.policies, self._policy)
@@ -48,7 +48,7 @@ class Checkpoints:
     def write(
         self, updates: int, env_steps: int, groups: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any], workers: Any = None
     ) -> None:
-        """One more checkpoint; the same update twice is written once."""
+        """Write a checkpoint, once for each update."""
         run = self._context.folder
         if run is None or updates == self._written:
             return
@@ -65,7 +65,7 @@ class Checkpoints:
         return bool(updates and wanted.every and wanted.archive) and updates % (wanted.every * wanted.archive) == 0
 
     def _archive(self, run: Path, updates: int, env_steps: int, params: Mapping[str, Any]) -> None:
-        """The policy alone, for good; after a resume from an earlier checkpoint, what is there stays."""
+        """Keep the policy alone for good. After a resume from an earlier checkpoint, what is there stays."""
         folder = archive_folder(run, self._context.graph.policies, self._policy)
         if env_steps not in map(checkpoint.step_of, checkpoint.checkpoints(folder)):
             checkpoint.write(folder, env_steps, {"policy": params}, {"env_steps": env_steps, "updates": updates})

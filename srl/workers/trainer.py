@@ -88,7 +88,7 @@ class TrainerWorker(Resumable, Worker):
             self._checkpoints.write_initial(self.learner.params())
         self._publish()
         if saved is not None and context.inline:
-            self._ask()  # as after a barrier: before anybody asks
+            self._request()  # as after a barrier: before anybody asks
 
     @classmethod
     def about(cls, args: TrainerArgs) -> str:
@@ -118,10 +118,10 @@ class TrainerWorker(Resumable, Worker):
     def poll(self) -> int:
         """Request and gather, and train one batch if it is complete."""
         self._progress.start()
-        done = self._ask() + self.source.gather()
+        done = self._request() + self.source.gather()
         if not self._barrier_due and not self.finished and (rows := self.source.take(self.updates)) is not None:
             self._train(rows)
-            self._ask()
+            self._request()
             done += 1
         return done
 
@@ -178,10 +178,10 @@ class TrainerWorker(Resumable, Worker):
             self.reading.mean(f"{TRAIN}{self.args.policy}/{name}" if self._beside_others else f"{TRAIN}{name}", value)
         return super().metrics()
 
-    def _ask(self) -> int:
+    def _request(self) -> int:
         if self._draining or self.finished or self._barrier_due:
             return 0
-        return self.source.ask(self.updates)
+        return self.source.request(self.updates)
 
     def _between(self) -> None:
         """Between two minibatches: whoever asks for a credit that is there need not wait for the end of the update."""

@@ -68,7 +68,7 @@ def source(slabs: int = 2, staleness: int = 1) -> tuple[OnPolicy, Samples]:
 
 def test_a_batch_is_complete_when_all_its_slabs_are_there_in_any_order() -> None:
     batches, samples = source()
-    assert batches.ask(0) == 4 and batches.ask(0) == 0
+    assert batches.request(0) == 4 and batches.request(0) == 0
     for number in (3, 1):
         samples.put(number)
     assert batches.gather() == 2 and batches.take(0) is None
@@ -83,7 +83,7 @@ def test_a_batch_is_complete_when_all_its_slabs_are_there_in_any_order() -> None
 def test_no_row_is_staler_than_allowed(staleness: int) -> None:
     batches, samples = source(staleness=staleness)
     for updates in range(6):
-        batches.ask(updates)
+        batches.request(updates)
         for number, (_, least) in samples.credits.items():
             assert number // 2 - least <= staleness, "the credit asks for a version that is new enough"
         for number in (2 * updates, 2 * updates + 1):
@@ -97,7 +97,7 @@ def test_no_row_is_staler_than_allowed(staleness: int) -> None:
 
 def test_env_steps_count_once_however_many_agents_and_however_often_they_are_trained_on() -> None:
     batches, samples = source()
-    batches.ask(0)
+    batches.request(0)
     samples.put(0).tree["valid"][0, 0] = False  # nobody of this env lived at this step
     samples.waiting[0].tree["valid"][1, 0, 1] = False  # one of two agents did
     samples.put(1, reused=True)
@@ -110,7 +110,7 @@ def test_env_steps_count_once_however_many_agents_and_however_often_they_are_tra
 
 def test_slabs_of_an_earlier_epoch_and_of_void_credits_are_dropped_by_name() -> None:
     batches, samples = source()
-    batches.ask(0)
+    batches.request(0)
     old, twice, unknown = samples.put(0, epoch=0), samples.put(1), samples.put(99)
     again = samples.put(1)
     batches.gather()
@@ -120,7 +120,7 @@ def test_slabs_of_an_earlier_epoch_and_of_void_credits_are_dropped_by_name() -> 
 
 def test_a_barrier_drops_what_has_arrived_and_requests_it_again() -> None:
     batches, samples = source()
-    batches.ask(0)
+    batches.request(0)
     samples.put(0)
     batches.gather()
     late = samples.put(3)
@@ -131,8 +131,8 @@ def test_a_barrier_drops_what_has_arrived_and_requests_it_again() -> None:
 
 def test_a_restart_goes_on_with_the_clock_and_new_versions() -> None:
     batches, samples = source()
-    batches.ask(0)
+    batches.request(0)
     batches.restart(7, 1000)
     samples.credits.clear()
-    assert batches.ask(7) == 4 and batches.env_steps == 1000
+    assert batches.request(7) == 4 and batches.env_steps == 1000
     assert set(samples.credits.values()) == {(1, 7)}

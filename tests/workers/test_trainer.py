@@ -117,8 +117,8 @@ class Replay:
     def __init__(self, inner: BatchSource) -> None:
         self.inner, self.env_steps, self.lag, self.feedback = inner, 0, np.zeros(1), []
 
-    def ask(self, updates: int) -> int:
-        return self.inner.ask(updates)
+    def request(self, updates: int) -> int:
+        return self.inner.request(updates)
 
     def gather(self) -> int:
         self.env_steps += 5
