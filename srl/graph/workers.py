@@ -8,6 +8,8 @@ from typing import Any
 
 from srl.core.errors import UserError
 from srl.core.load import dump, load
+from srl.core.option import key_of
+from srl.core.option import settings as option_fields
 from srl.core.registry import REGISTRIES
 from srl.graph.check import near
 from srl.graph.spec import Node, Stream
@@ -54,7 +56,16 @@ def _changed(node: Node, name: str, given: Mapping[str, Any], streams: list[Stre
     path = ("workers", name)
     own = {key: value for key, value in given.items() if key in _OF_NODES}
     args = {key: value for key, value in given.items() if key not in (*_OF_NODES, "worker", "ports")}
-    load(REGISTRIES["worker"].resolve(given["worker"]).Args, {**node.args, **args}, path=path)
+    schema = REGISTRIES["worker"].resolve(given["worker"]).Args
+    known = [*(key_of(one) for one in option_fields(schema)), *_OF_NODES, "ports", "use"]
+    if wrong := [key for key in args if key not in known]:
+        raise UserError(
+            f"'workers.{name}' has no setting '{wrong[0]}'",
+            *near(wrong[0], known, "settings"),
+            code="E02",
+            path=(*path, wrong[0]),
+        )
+    load(schema, {**node.args, **args}, path=path)
     ports = load(Mapping[str, str], given.get("ports", {}), path=(*path, "ports"))  # type: ignore[type-abstract]
     same = {key: value for key, value in dump(node).items() if key not in (*own, "worker", "args", "ports")}
     data = {**same, **own, "worker": given["worker"], "args": {**node.args, **args}, "ports": {**node.ports, **ports}}

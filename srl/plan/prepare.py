@@ -109,6 +109,8 @@ def prepare(
         for name in graph.sinks:
             REGISTRIES["sink"].resolve(name)
     except UserError as error:
+        if wanted.graph is None and error.path is not None and error.path[:2] == ("graph", "nodes"):
+            error.path = ("workers", *(key for key in error.path[2:] if key != "args"))  # where a file can set it
         raise error.at(composed.provenance) from None
     prepared = Prepared(
         composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from srl.core.registry import REGISTRIES
+
 ROOT = Path(__file__).parents[2]
 LIMIT = 45
 """Of our own files."""
@@ -56,3 +58,12 @@ def test_an_actor_with_its_policy_inside_imports_few_modules(imported):
 )
 def test_a_worker_imports_only_what_its_kind_needs(imported, worker, unwanted):
     assert not unwanted & imported[worker]
+
+
+@pytest.mark.parametrize("kind", REGISTRIES["worker"].names())
+def test_knowing_a_kind_of_worker_costs_no_heavy_import(kind):
+    """The controller resolves every kind of a graph to check it."""
+    code = f"import json, sys; from srl.core.registry import REGISTRIES; REGISTRIES['worker'].resolve('{kind}')"
+    code += "; print(json.dumps(list(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True).stdout)
+    assert not {"torch", "yaml", "gymnasium", "grpc", "rich", "zmq", "cryptography"} & set(loaded)
