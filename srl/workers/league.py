@@ -108,7 +108,7 @@ class LeagueWorker(Resumable, Worker):
 
     @classmethod
     def about(cls, args: LeagueArgs) -> str:
-        return f"keeps a version every {count(args.keep_every, 'update')}, past opponents by {args.choose}"
+        return f"keeps a version every {count(args.keep_every, 'update')}, the rule {args.choose} chooses who plays"
 
     def kept(self, policy: str) -> tuple[Version, ...]:
         """The versions that may be chosen, oldest first."""
