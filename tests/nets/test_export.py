@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from srl.api.batch import Batch
 from srl.api.env import Box, Discrete
-from srl.api.policy import PolicySpec
+from srl.api.neural import Heads, NeuralPolicy
+from srl.api.policy import Act, Ask, PolicySpec
 from srl.core.load import load
 from srl.core.spec import Leaf
 from srl.nets.actor_critic import ActorCritic
 from srl.nets.recurrent import Recurrent
+from srl.plan.acting import zero_ask
 
 ACTIONS: dict[str, Any] = {"discrete": Discrete(3), "box": Box((2,), (-1.0,) * 2, (1.0,) * 2)}
 
@@ -67,3 +71,27 @@ def test_a_copy_of_a_policy_runs_on_parameters_of_its_own() -> None:
     assert not np.allclose(policy(obs).detach(), other(obs).detach())
     other(obs).sum().backward()
     assert all(one.grad is None for one in policy.parameters())
+
+
+def test_a_policy_of_q_values_acts_by_its_heads() -> None:
+    class Q(NeuralPolicy):
+        def __init__(self, config: Any, spec: PolicySpec) -> None:
+            super().__init__(config, spec)
+            self.q = torch.nn.Linear(5, 3)
+
+        def unroll(self, batch: Batch) -> Heads:
+            return {"q": self.q(batch.obs)}
+
+        def act(self, ask: Ask) -> Act:
+            heads, mask = self.heads(ask)
+            assert mask is None
+            return self.answer(heads["q"].argmax(-1), heads, {"q": heads["q"].amax(-1)})
+
+    spec = PolicySpec(obs=Leaf((5,), "float32"), action=Discrete(3))
+    policy = Q(None, spec)
+    obs = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+    act = policy.act(replace(zero_ask(spec, {}, 4), obs=obs))
+    wanted = policy.q(torch.from_numpy(obs)).detach().numpy()
+    np.testing.assert_array_equal(act.action, wanted.argmax(-1))
+    np.testing.assert_allclose(act.extra["q"], wanted.max(-1), rtol=1e-6)
+    assert act.memory == {} and policy.value_head is None
