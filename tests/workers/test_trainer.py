@@ -13,6 +13,7 @@ import srl
 import srl.workers.trainer as trainer_room
 from srl.algorithms.ppo import PPO
 from srl.api.algorithm import Batch, Feedback, Metrics
+from srl.core.machine import Machine
 from srl.core.types import BoundEnd, Stop, WorkerId
 from srl.plan.prepare import prepare
 from srl.store import checkpoint
@@ -161,3 +162,14 @@ def test_a_trainer_continues_from_its_own_last_checkpoint(tmp_path: Path) -> Non
     assert newest is not None
     last = checkpoint.read(newest)
     assert last.state["updates"] == 6 and last.state["clock"]["env_steps"] == saved[-1].step
+
+
+def test_a_learner_computes_with_the_threads_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setattr(Machine, "here", lambda: Machine(cores=before + 1, gpus=0, shared_free=1 << 34))
+    try:
+        with srl.build("cartpole", overrides=["layout=inline", f"workers.trainer.threads={before + 1}"], **SMALL) as session:
+            assert torch.get_num_threads() == before + 1
+            assert session.step()
+    finally:
+        torch.set_num_threads(before)
