@@ -70,7 +70,7 @@ class Algorithm(nn.Module, ABC):
     """
 
     Config: ClassVar[type] = NoConfig
-    """A frozen dataclass whose fields are `option(default, "help", low=, high=, choices=)`."""
+    """A frozen dataclass whose fields are `option(default, "help", low=, high=)`."""
 
     def __init__(
         self, *, config: Any, policy: NeuralPolicy, spec: PolicySpec, clock: Clock, device: torch.device,

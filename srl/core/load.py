@@ -29,9 +29,8 @@ from srl.core.option import (
     settings,
     shown,
     type_name,
-    written,
 )
-from srl.core.where import Path, Provenance, Where, dotted
+from srl.core.where import Path, dotted
 
 __all__ = ["Option", "Row", "describe", "dump", "load", "nearest", "option", "settings"]
 
@@ -40,17 +39,9 @@ _HELP = "python -m srl.launch --help"
 _LARGEST = 2**63 - 1
 
 
-def load(cls: type[T], data: Any, where: Provenance | Where | None = None, *, path: Path | str = ()) -> T:
-    """`data` as a `cls`, or a UserError that names the setting.
-
-    `path` is where `data` stands in the whole (`"algorithm"`); `where` knows the places of its settings.
-    """
-    start: Path = tuple(path.split(".")) if isinstance(path, str) and path else () if isinstance(path, str) else path
-    try:
-        return cast(T, _Loader(cls).value(cls, data, start))
-    except UserError as error:
-        error.at(where)
-        raise
+def load(cls: type[T], data: Any, *, path: Path | str = ()) -> T:
+    """`data`, which the whole has at `path`, as a `cls`, or a UserError that names the setting."""
+    return cast(T, _Loader(cls).value(cls, data, tuple(path.split(".")) if isinstance(path, str) else path))
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
@@ -140,7 +131,9 @@ class _Loader:
                 return self.value(member, data, path)
             except UserError as problem:
                 problems[member] = problem
-        inner = [problem for member, problem in problems.items() if _takes_mapping(member)]
+        inner = [
+            problem for member, problem in problems.items() if is_dataclass(member) or is_mapping(get_origin(member) or member)
+        ]
         if isinstance(data, Mapping) and len(inner) == 1:
             raise inner[0]
         choices = [choice for member in members if get_origin(member) is Literal for choice in get_args(member)]
@@ -187,8 +180,6 @@ class _Loader:
         raise self._wrong(type_name(kind), data, path, _hint(kind, data, path))
 
     def _check_range(self, facts: Option, value: Any, data: Any, path: Path) -> None:
-        if facts.choices and value is not None and value not in facts.choices:
-            raise self._wrong(" | ".join(map(written, facts.choices)), data, path, _nearest_fact(data, facts.choices))
         if not facts.range():
             return
         for one in value if isinstance(value, list | tuple) else (value,):
@@ -228,15 +219,11 @@ def _help_command(path: Path) -> str:
 
 def _facts(cls: type | None, key: str) -> str:
     """` (int, default 3)`, where a dataclass knows."""
-    one = next((one for one in settings(cls) if key_of(one) == key), None) if cls is not None else None
-    if cls is None or one is None:
+    if cls is None:
         return ""
+    one = next(one for one in settings(cls) if key_of(one) == key)
     default = default_text(one)
     return f" ({type_name(hints_of(cls)[one.name])}, {default if default == 'required' else f'default {default}'})"
-
-
-def _takes_mapping(kind: Any) -> bool:
-    return (isinstance(kind, type) and is_dataclass(kind)) or is_mapping(get_origin(kind) or kind)
 
 
 def _exact(kind: Any, data: Any) -> bool:

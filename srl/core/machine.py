@@ -17,12 +17,11 @@ class Machine:
     gpus: int
     shared_free: int
     """Bytes that shared memory may still take: all of RAM, as it has no file."""
-    cpu: str = ""
 
     @classmethod
     def here(cls) -> Machine:
         """This machine, now."""
-        return cls(usable_cores(), _gpus(), memory_free(), _cpu_name())
+        return cls(usable_cores(), _gpus(), memory_free())
 
 
 def usable_cores() -> int:
@@ -34,16 +33,14 @@ def usable_cores() -> int:
 
 def memory_free() -> int:
     """Bytes of RAM that are available, within the cgroup's limit."""
-    free = _meminfo("MemAvailable") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    limits = [(_CGROUP / "memory.max", _CGROUP / "memory.current"), _CGROUP_V1_MEMORY]
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    limits = [("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")]
     for limit, used in limits:
-        most, now = _number(limit), _number(used)
+        most, now = _number(_CGROUP / limit), _number(_CGROUP / used)
         if most is not None and now is not None and most < 1 << 60:
             free = min(free, max(0, int(most - now)))
     return free
-
-
-_CGROUP_V1_MEMORY = (_CGROUP / "memory/memory.limit_in_bytes", _CGROUP / "memory/memory.usage_in_bytes")
 
 
 def _quota() -> float | None:
@@ -64,16 +61,6 @@ def _number(file: Path) -> float | None:
         return None
 
 
-def _meminfo(name: str) -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None
-
-
 def _gpus() -> int:
     """GPUs that CUDA may see, without asking torch."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -84,13 +71,3 @@ def _gpus() -> int:
     if visible is None:
         return found
     return min(found, len([one for one in visible.split(",") if one.strip() not in ("", "-1")]))
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return "cpu"

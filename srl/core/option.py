@@ -1,4 +1,4 @@
-"""Settings: the fields of a frozen dataclass with help, range and choices, and how they are described."""
+"""Settings: the fields of a frozen dataclass with help and range, and how they are described."""
 
 from __future__ import annotations
 
@@ -21,23 +21,13 @@ class Option:
     high: float | None = None
     above: float | None = None
     below: float | None = None
-    choices: tuple[Any, ...] = ()
     key: str = ""
     """The name in files, where Python cannot have it: `return`."""
 
     def range(self) -> str:
         """The range as text; empty without one."""
-        words = [
-            f"{word} {_plain_number(bound)}"
-            for word, bound in (
-                ("at least", self.low),
-                ("above", self.above),
-                ("at most", self.high),
-                ("below", self.below),
-            )
-            if bound is not None
-        ]
-        return " and ".join(words)
+        bounds = {"at least": self.low, "above": self.above, "at most": self.high, "below": self.below}
+        return " and ".join(f"{word} {_plain_number(bound)}" for word, bound in bounds.items() if bound is not None)
 
     def holds(self, low: float, high: float) -> bool:
         """Whether the interval from `low` to `high` is in the range; never for nan."""
@@ -57,15 +47,13 @@ def option(
     high: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    choices: Sequence[Any] = (),
     key: str = "",
 ) -> Any:
-    """A dataclass field with help, a range (`low`, `high` included; `above`, `below` not) and choices.
+    """A dataclass field with help and a range (`low`, `high` included; `above`, `below` not).
 
     Without a default the setting must be given. `key`: its name in files, if it is not that of the field.
     """
-    facts = Option(help=help, low=low, high=high, above=above, below=below, choices=tuple(choices), key=key)
-    metadata = {Option.KEY: facts}
+    metadata = {Option.KEY: Option(help=help, low=low, high=high, above=above, below=below, key=key)}
     if isinstance(default, dict | list | set):
         value = default
         return field(default_factory=lambda: type(value)(value), metadata=metadata)
@@ -91,11 +79,9 @@ def describe(cls: type) -> list[Row]:
     rows = []
     for one in settings(cls):
         facts = facts_of(one)
-        text = " ".join(
-            part for part in (facts.help or docs.get(one.name, ""), f"({facts.range()})" if facts.range() else "") if part
-        )
-        kind = " | ".join(map(str, facts.choices)) if facts.choices else type_name(hints[one.name])
-        rows.append(Row(key_of(one), kind, default_text(one), text))
+        text = facts.help or docs.get(one.name, "")
+        text += f" ({facts.range()})" if facts.range() else ""
+        rows.append(Row(key_of(one), type_name(hints[one.name]), default_text(one), text.strip()))
     return rows
 
 
@@ -116,11 +102,8 @@ def facts_of(one: Field[Any]) -> Option:
 
 def default_text(one: Field[Any]) -> str:
     """The default as a file would have it; `required` when there is none."""
-    if one.default is not MISSING:
-        return written(dump(one.default))
-    if one.default_factory is not MISSING:
-        return written(dump(one.default_factory()))
-    return "required"
+    default = one.default if one.default_factory is MISSING else one.default_factory()
+    return "required" if default is MISSING else written(dump(default))
 
 
 def type_name(kind: Any) -> str:

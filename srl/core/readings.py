@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 Rule: TypeAlias = Literal["count", "gauge", "min", "max", "mean", "spread", "episode", "point", "time"]
-RULES: tuple[str, ...] = get_args(Rule)
 
 _FLOW = ("mean", "spread", "episode", "point")
 """Sent once: their values begin anew with every report."""
@@ -108,11 +107,7 @@ class Reading:
 
     def spread(self, name: str, total: float, number: float, low: float, high: float) -> None:
         """`number` values between `low` and `high` that add up to `total`."""
-        known = self.metrics.get(name)
-        if known is None:
-            self.metrics[name] = Metric("spread", total, number, low, high)
-        else:
-            known.merge(Metric("spread", total, number, low, high))
+        self.merge(Reading({name: Metric("spread", total, number, low, high)}))
 
     def point(self, name: str, value: float, env_steps: int, updates: int) -> None:
         """A value of the version that was trained for so many env steps and updates."""
@@ -129,10 +124,6 @@ class Reading:
                 self.metrics[name].merge(metric)
             else:
                 self.metrics[name] = replace(metric)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.metrics.clear()
 
     def shown(self, *rules: Rule) -> dict[str, float]:
         """The figures of these rules by name, or all of them."""

@@ -3,7 +3,6 @@ mean the same in every process."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -11,7 +10,7 @@ import os
 import sys
 import types
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,13 +32,8 @@ BUILTIN: dict[str, dict[str, str]] = {
         "recurrent": "srl.nets.recurrent:Recurrent",
         "entity": "srl.nets.entity:EntityPolicy",
     },
-    "algorithm": {
-        "ppo": "srl.algorithms.ppo:PPO",
-        "impala": "srl.algorithms.impala:Impala",
-    },
-    "learner": {
-        "single": "srl.learners.single:SingleLearner",
-    },
+    "algorithm": {"ppo": "srl.algorithms.ppo:PPO", "impala": "srl.algorithms.impala:Impala"},
+    "learner": {"single": "srl.learners.single:SingleLearner"},
     "worker": {
         "actor": "srl.workers.actor:ActorWorker",
         "policy": "srl.workers.policy:PolicyWorker",
@@ -66,7 +60,6 @@ BUILTIN: dict[str, dict[str, str]] = {
 """The names that come with the package, by kind: add a line to add a thing."""
 
 C = TypeVar("C")
-ENTRY_POINTS = "srl.plugins"
 _PREFIX = "srl_file_"
 _importing: list[str] = []
 
@@ -146,9 +139,6 @@ class Registry:
     def __contains__(self, name: object) -> bool:
         return name in self._targets
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names())
-
     def _unknown(self, name: str) -> NotImportable:
         error = NotImportable(f"no {self.kind} is called '{name}'")
         if near := nearest(name, self.names()):
@@ -161,62 +151,40 @@ class Registry:
 REGISTRIES: dict[str, Registry] = {kind: Registry(kind, table) for kind, table in BUILTIN.items()}
 
 
-def load_plugins(names: Iterable[str] = (), *, installed: bool = True) -> list[str]:
+def load_plugins(names: Iterable[str]) -> None:
     """Import modules and `.py` files so that they register what they have, and the installed entry points `srl.plugins`."""
-    done = []
+    from importlib.metadata import entry_points
+
     for name in names:
         import_module(name, f"plugin '{name}'")
-        done.append(name)
-    if installed:
-        from importlib.metadata import entry_points
-
-        for entry in entry_points(group=ENTRY_POINTS):
-            owner = f" of {entry.dist.name}" if entry.dist is not None else ""
-            import_module(entry.value.partition(":")[0], f"plugin '{entry.name}'{owner}")
-            done.append(entry.value)
-    return done
+    for entry in entry_points(group="srl.plugins"):
+        owner = f" of {entry.dist.name}" if entry.dist is not None else ""
+        import_module(entry.value.partition(":")[0], f"plugin '{entry.name}'{owner}")
 
 
-def register_env(name: str) -> Callable[[C], C]:
-    return _register("env", name)
+def _registers(kind: str) -> Callable[[str], Callable[[C], C]]:
+    """The decorator that registers a class or function of this kind under a name."""
+
+    def named(name: str) -> Callable[[C], C]:
+        place = _caller()
+
+        def keep(target: C) -> C:
+            REGISTRIES[kind].add(name, target, place=place)
+            return target
+
+        return keep
+
+    return named
 
 
-def register_policy(name: str) -> Callable[[C], C]:
-    return _register("policy", name)
-
-
-def register_algorithm(name: str) -> Callable[[C], C]:
-    return _register("algorithm", name)
-
-
-def register_learner(name: str) -> Callable[[C], C]:
-    return _register("learner", name)
-
-
-def register_worker(name: str) -> Callable[[C], C]:
-    return _register("worker", name)
-
-
-def register_transport(name: str) -> Callable[[C], C]:
-    return _register("transport", name)
-
-
-def register_transform(name: str) -> Callable[[C], C]:
-    return _register("transform", name)
-
-
-def register_sink(name: str) -> Callable[[C], C]:
-    return _register("sink", name)
-
-
-def _register(kind: str, name: str) -> Callable[[C], C]:
-    place = _caller()
-
-    def keep(target: C) -> C:
-        REGISTRIES[kind].add(name, target, place=place)
-        return target
-
-    return keep
+register_env = _registers("env")
+register_policy = _registers("policy")
+register_algorithm = _registers("algorithm")
+register_learner = _registers("learner")
+register_worker = _registers("worker")
+register_transport = _registers("transport")
+register_transform = _registers("transform")
+register_sink = _registers("sink")
 
 
 def _path(target: Any) -> str:
@@ -335,18 +303,12 @@ def _import_file(path: Path) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    with _forgotten_if_it_fails(name):
-        spec.loader.exec_module(module)
-    return module
-
-
-@contextlib.contextmanager
-def _forgotten_if_it_fails(name: str) -> Iterator[None]:
     try:
-        yield
+        spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    return module
 
 
 def _main_path(name: str) -> str:
@@ -365,13 +327,11 @@ def _main_path(name: str) -> str:
 
 def _offers(module: Any, wanted: str) -> list[Fact]:
     """The classes that a module defines, the most similar one first."""
-    import difflib  # for errors only
-
     own = getattr(module, "__name__", "")
     found = {name: one for name, one in vars(module).items() if getattr(one, "__module__", "") == own and name[0] != "_"}
-    near = difflib.get_close_matches(wanted, list(found), n=1, cutoff=0.6)
+    near = nearest(wanted, list(found))
     classes = [name for name, one in found.items() if isinstance(one, type)]
-    return [*(("did you mean", f"{name}?") for name in near), ("classes there", ", ".join(classes) or "none")]
+    return [*([("did you mean", f"{near}?")] if near else []), ("classes there", ", ".join(classes) or "none")]
 
 
 def _failed(name: str, what: str, problem: Exception, is_file: bool) -> NotImportable:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from srl.core.errors import SettingError
 
 _KINDS = ("linear", "cosine")
+_USUAL: dict[str, Any] = {"to": None, "kind": "linear", "until": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +58,9 @@ class Schedule:
 
     def to_plain(self) -> float | dict[str, Any]:
         """The inverse of `from_plain`."""
-        if self.end is None and (self.kind, self.until) == ("linear", 1.0):
-            return self.start
-        plain: dict[str, Any] = {"from": self.start}
-        if self.end is not None:
-            plain["to"] = self.end
-        if self.kind != "linear":
-            plain["kind"] = self.kind
-        if self.until != 1.0:
-            plain["until"] = self.until
-        return plain
+        given = {"to": self.end, "kind": self.kind, "until": self.until}
+        changed = {key: value for key, value in given.items() if value != _USUAL[key]}
+        return {"from": self.start, **changed} if changed else self.start
 
 
 def _number(name: str, value: Any) -> float:

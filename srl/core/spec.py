@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from srl.core.tree import build, leaves, map_tree
+from srl.core.tree import leaves, map_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,10 @@ def zeros(spec: Any) -> Any:
     return map_tree(lambda leaf: np.zeros(leaf.shape, leaf.dtype), spec)
 
 
-def to_data(spec: Any) -> list[list[Any]]:
-    """`[[path, [sizes], dtype], ...]`: what travels and what is hashed."""
-    return [[path, list(leaf.shape), leaf.dtype] for path, leaf in leaves(spec)]
-
-
-def from_data(data: Any) -> Any:
-    """The inverse of `to_data`; an empty list is the empty tree."""
-    return build({path: Leaf(tuple(shape), dtype) for path, shape, dtype in data})
-
-
 def digest(spec: Any) -> str:
     """16 hex digits that differ when any path, shape or dtype does."""
-    return hashlib.sha256(json.dumps(to_data(spec)).encode()).hexdigest()[:16]
+    flat = [[path, list(leaf.shape), leaf.dtype] for path, leaf in leaves(spec)]
+    return hashlib.sha256(json.dumps(flat).encode()).hexdigest()[:16]
 
 
 def total_bytes(spec: Any) -> int:

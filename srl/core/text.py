@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from srl.core.option import written
+
 _WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
@@ -71,10 +73,4 @@ def mean_and_spread(values: Sequence[float]) -> str:
 
 def settings(values: Mapping[str, Any]) -> str:
     """`lr=0.001 hidden=[64, 64]`"""
-    return " ".join(f"{key}={_value(value)}" for key, value in values.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_value(one)}" for key, one in value.items()) + "}"
-    return "[" + ", ".join(map(_value, value)) + "]" if isinstance(value, list | tuple) else str(value)
+    return " ".join(f"{key}={written(value)}" for key, value in values.items())

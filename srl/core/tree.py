@@ -49,8 +49,3 @@ def copy_into(target: Any, source: Any) -> None:
     else:
         for key in target:
             copy_into(target[key], source[key])
-
-
-def nbytes(tree: Any) -> int:
-    """Bytes of all leaves together."""
-    return sum(np.asarray(leaf).nbytes for _, leaf in leaves(tree))

@@ -40,7 +40,7 @@ class Rollout:
         self._stand_ins = stand_ins or {}
         self._round += 1
         self.group.renew(self._round)
-        self._reading.clear()
+        self._reading.metrics.clear()
         self.group.keep_returns = {}
         self._played = np.zeros(self.envs, np.int64)
 

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from srl.core.spec import from_data
+from srl.core.spec import Leaf, from_plain
 from srl.streams.base import StreamSpec
 from srl.streams.open import open_end
 from srl.streams.wakeup import Wakeup
@@ -20,8 +20,8 @@ def main() -> None:
         name=told["kind"],
         kind=told["kind"],
         via=told["via"],
-        record=from_data(told["record"]),
-        answer=from_data(told["answer"]),
+        record=from_plain(told["record"], [Leaf]),
+        answer=from_plain(told["answer"], [Leaf]),
     )
     wakeup = Wakeup()
     end = open_end(spec, told["side"], name=told["name"], wakeup=wakeup, **told["sizes"])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from srl.core.spec import to_data
+from srl.core.spec import to_plain
 from tests.contracts.rig import Rig, answer_to, descriptors, read, rows
 
 VIAS = ["shm", "tcp"]
@@ -42,8 +42,8 @@ class Farm:
         told = {
             "kind": spec.kind,
             "via": spec.via,
-            "record": to_data(spec.record),
-            "answer": to_data(spec.answer),
+            "record": to_plain(spec.record),
+            "answer": to_plain(spec.answer),
             "side": side,
             "name": name,
             "incarnation": incarnation,
