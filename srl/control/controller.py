@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from srl.control.backend import Backend, InlineBackend
-from srl.control.ending import Ending, reached
-from srl.control.failures import STALL, Death, Decision, Failures
+from srl.control.failures import STALL, Ending, Failures, reached
 from srl.control.members import Member, Members
 from srl.control.processes import ProcessBackend
 from srl.control.runlog import RunLog
@@ -18,7 +17,7 @@ from srl.control.signals import catch_signals
 from srl.core.errors import CannotWrite, SrlError
 from srl.core.registry import import_paths
 from srl.graph.spec import Graph
-from srl.observe.result import Failure, Kind, RunResult
+from srl.observe.result import Kind, RunResult
 from srl.observe.sinks.base import Lines, Sink
 from srl.observe.totals import Totals
 from srl.plan.specs import Derived
@@ -41,18 +40,6 @@ HURRY = 0.5
 """The same after the second signal."""
 
 _TICK = 0.1
-
-
-def run(
-    graph: Graph,
-    *,
-    folder: RunFolder | None = None,
-    resume: Path | None = None,
-    sinks: Iterable[Sink] = (),
-    derived: Derived,
-) -> RunResult:
-    """Run a graph to its end. Ctrl-C drains and saves, a second Ctrl-C stops at once."""
-    return Controller(graph, folder=folder, resume=resume, sinks=sinks, derived=derived).run()
 
 
 class Controller:
@@ -84,7 +71,10 @@ class Controller:
         self._hurry = False
 
     def run(self) -> RunResult:
-        """Run to the end. The processes are killed if the thread that calls this dies."""
+        """Run to the end. Ctrl-C drains and saves, a second Ctrl-C stops at once.
+
+        The processes are killed if the thread that calls this dies.
+        """
         backend = self._backend = self._open_backend()
         restore = catch_signals(self._interrupt)
         try:
@@ -181,7 +171,7 @@ class Controller:
         member = self._members[message["process"]]
         member.ends = message["ends"]
         for end in member.ends:
-            self.totals.bound(end.name, end.port, end.side, end.slots)
+            self.totals.ends.bound(end)
         member.phase = "bound"
         self.log.event("bound", process=member.name, pid=message["pid"])
 
@@ -195,7 +185,7 @@ class Controller:
 
     def _on_detached(self, message: Message) -> None:
         for name, counts in message["ends"].items():
-            self.totals.late_counts(message["process"], name, counts)
+            self.totals.ends.late_counts(message["process"], name, counts)
 
     def _on_drained(self, message: Message) -> None:
         self._members[message["process"]].phase = "drained"
@@ -211,27 +201,25 @@ class Controller:
         member = self._members[message["process"]]
         was, member.phase = member.phase, "gone"
         counted = message["code"] == 0 or (member.failure is not None and member.failure["counted"])
-        death = Death(member, message, member.failure, self.totals.rss(member.name))
+        message = {**message, "rss": max(message["rss"], self.totals.rss(member.name))}
         observers = {} if counted else self._members.observers(member)
-        self.totals.forget(member.name, [one.name for one in member.workers], [end.name for end in member.ends], observers)
+        self.totals.forget(member.name, [one.name for one in member.workers], member.ends, observers)
         if self._ending is not None:
             self._detach(member)
             if message["code"] != 0:
-                decision = self._failures.died_at_the_end(death, self._ending)
-                self._ending = decision.ending
-                self._log_death(message, decision)
+                failure, self._ending = self._failures.died_at_the_end(member, message, self._ending)
+                self.log.event("died", process=member.name, code=message["code"], how=failure.how, restart=False)
         elif was != "gone":
             self._detach(member)
-            decision = self._failures.died(death)
-            self._log_death(message, decision)
-            if decision.ending is None:
-                self._restart(member, decision.failure)
-            else:
-                self._end(decision.ending)
-
-    def _log_death(self, message: Message, decision: Decision) -> None:
-        how, restart = decision.failure.how, decision.ending is None
-        self.log.event("died", process=message["process"], code=message["code"], how=how, restart=restart)
+            failure, ending = self._failures.died(member, message)
+            self.log.event("died", process=member.name, code=message["code"], how=failure.how, restart=ending is None)
+            if ending is not None:
+                self._end(ending)
+                return
+            member.renew()
+            self.log.restarted(member.owner.incarnation)
+            self.log.event("note", text=f"{failure.worker} {failure.how}: restarting it ({failure.cause})")
+            self._spawn(member)
 
     def _on_lost(self, message: Message) -> None:
         """The host of this process is gone: treated as its death, without a log."""
@@ -244,13 +232,6 @@ class Controller:
         for other in self._members.values():
             if other is not dead and gone and other.phase not in ("starting", "gone"):
                 self._send(other, "detach", gone=gone, reason="died")
-
-    def _restart(self, member: Member, failure: Failure) -> None:
-        """Start a new incarnation of a process."""
-        member.renew()
-        self.log.restarted(member.owner.incarnation)
-        self.log.say(f"{failure.worker} {failure.how}: restarting it ({failure.cause})")
-        self._spawn(member)
 
     # check --------------------------------------------------------------------------------------------------------
 
@@ -321,8 +302,8 @@ class Controller:
         if self._ending is not None and self._ending.drain and not self._hurry and late:
             self.log.say(f"did not end, killed: {', '.join(member.name for member in late)}")
         for member in late:
-            ends = [end.name for end in member.ends]
-            self.totals.forget(member.name, [one.name for one in member.workers], ends, self._members.observers(member))
+            workers, observers = [one.name for one in member.workers], self._members.observers(member)
+            self.totals.forget(member.name, workers, member.ends, observers)
 
     def _send(self, member: Member, kind: str, **fields: Any) -> None:
         self._backend.send({"type": kind, "process": member.name, **fields})

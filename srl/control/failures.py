@@ -1,4 +1,4 @@
-"""The failure policy: restart a process or end the run; and when a run counts as stalled."""
+"""Why a run ends: a stop condition, a stall, or a failure after which no process is restarted."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from srl.control.ending import Ending
 from srl.control.members import Member
 from srl.core.errors import SrlError
+from srl.core.types import Stop
 from srl.graph.spec import Graph
+from srl.observe.expectation import figure
 from srl.observe.result import Failure, Kind, RunResult
 from srl.observe.totals import Totals
 from srl.store.run_folder import RunFolder
@@ -26,31 +27,25 @@ _HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
-    """What is known of a process that ended too early."""
+class Ending:
+    """Why a run ends."""
 
-    member: Member
-    exit: Message
-    """Its `exit` message."""
-    said: Message | None = None
-    """The `failed` message that came before."""
-    rss: int = 0
-    """Bytes resident when it last reported."""
-
-    @property
-    def error(self) -> SrlError | None:
-        """What it raised, if that is an error of ours."""
-        data = self.said and self.said["error"]
-        return SrlError.from_data(data) if data else None
+    kind: Kind
+    text: str = ""
+    drain: bool = True
+    error: SrlError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What follows from a death."""
-
-    failure: Failure
-    ending: Ending | None
-    """Why the run ends; None: the process is restarted."""
+def reached(stop: Stop, totals: Totals) -> Ending | None:
+    """The first stop condition that holds, or None."""
+    mean = totals.episode_return
+    if totals.finished:
+        return Ending("done", f"{totals.env_steps:,} env steps, {int(totals.total('updates')):,} updates")
+    if stop.episode_return is not None and mean is not None and mean >= stop.episode_return:
+        return Ending("solved", f"mean return {figure(mean)} over the last 100 episodes")
+    if stop.seconds is not None and totals.elapsed >= stop.seconds:
+        return Ending("done", f"reached stop.seconds={stop.seconds:g}")
+    return None
 
 
 class Failures:
@@ -72,25 +67,28 @@ class Failures:
         self._mark: Any = None
         self._silence, self._looked = 0.0, clock()
 
-    def died(self, death: Death) -> Decision:
-        """A death while the run is under way. A restart counts against the limit."""
-        obstacle = self._obstacle(death)
-        failure = self._failure(death, obstacle)
+    def died(self, member: Member, exit: Message) -> tuple[Failure, Ending | None]:
+        """A process ended while the run was under way. No ending: restart it, which counts against the limit."""
+        error = _error(member)
+        must_change = error is not None and error.exit_code == 2
+        obstacle = self._obstacle(member, must_change)
+        failure = self._failure(member, exit, obstacle)
         if not obstacle:
-            self._count_restart(death.member)
-            return Decision(failure, None)
+            for name in _nodes(member):
+                self._restarts.setdefault(name, deque()).append(self._clock())
+                self._totals.restarts[name] += 1
+            self._mark = None
+            return failure, None
         self._fatal.append(failure)
-        error = death.error
-        kind: Kind = "user error" if error is not None and error.exit_code == 2 else "worker failure"
-        return Decision(failure, Ending(kind, failure.how, drain=False, error=error))
+        return failure, Ending("user error" if must_change else "worker failure", failure.how, drain=False, error=error)
 
-    def died_at_the_end(self, death: Death, ending: Ending) -> Decision:
-        """A death during the end of the run: a run that could not drain or save has failed."""
-        failure = self._failure(death, "the run was ending")
+    def died_at_the_end(self, member: Member, exit: Message, ending: Ending) -> tuple[Failure, Ending]:
+        """A process failed during the end of the run: a run that could not drain or save has failed."""
+        failure = self._failure(member, exit, "the run was ending")
         self._fatal.append(failure)
         if ending.kind in ("done", "solved", "interrupted", "preempted"):
             ending = Ending("worker failure", f"during the end of the run: {ending.text}")
-        return Decision(failure, ending)
+        return failure, ending
 
     def silent(self, phases: Mapping[str, str]) -> Ending | None:
         """The end of a stalled run: no change of totals or phases for too long. Called in every turn.
@@ -115,31 +113,28 @@ class Failures:
         failures = () if ending.kind == "user error" else tuple(self._fatal)
         return RunResult(kind=ending.kind, headline=ending.text, failures=failures, error=ending.error, waits=waits)
 
-    def _failure(self, death: Death, obstacle: str) -> Failure:
-        said, exit, owner = death.said, death.exit, death.member.owner
-        node, error = self._graph.node(owner.node), death.error
+    def _failure(self, member: Member, exit: Message, obstacle: str) -> Failure:
+        said, owner, error = member.failure, member.owner, _error(member)
         return Failure(
-            worker=said["worker"] if said else death.member.name,
+            worker=said["worker"] if said else member.name,
             at=self._totals.elapsed,
             exit_code=None if said else exit["code"],
             error=(error.format() if error else said["trace"]) if said else "",
             log=str(self._folder.log(owner.node, owner.index)) if self._folder and self._graph.mode != "inline" else "",
             tail=tuple(exit["log"]),
-            rss=max(exit["rss"], death.rss),
+            rss=exit["rss"],
             host_free=exit["free"],
             out_of_memory=exit["out_of_memory"],
             last_step=self._totals.env_steps or None,
-            policy=f"{obstacle} -> stopping" if obstacle else f"workers.{node.name}.on_failure=restart -> restarting",
+            policy=f"{obstacle} -> stopping" if obstacle else f"workers.{owner.node}.on_failure=restart -> restarting",
         )
 
-    def _obstacle(self, death: Death) -> str:
-        """Why a dead process is not restarted; empty if it is. User errors are not retried."""
-        if self._graph.mode == "inline":
-            return "mode=inline"
-        if death.error is not None and death.error.exit_code == 2:
-            return "something to change"
+    def _obstacle(self, member: Member, must_change: bool) -> str:
+        """Why a dead process is not restarted; empty if it is."""
+        if self._graph.mode == "inline" or must_change:
+            return "mode=inline" if self._graph.mode == "inline" else "something to change"
         now = self._clock()
-        for name in _nodes(death.member):
+        for name in _nodes(member):
             node = self._graph.node(name)
             times = self._restarts.setdefault(name, deque())
             while times and now - times[0] > _HOUR:
@@ -150,12 +145,11 @@ class Failures:
                 return f"workers.{name}.on_failure=restart, but restarts={node.restarts} an hour are used up"
         return ""
 
-    def _count_restart(self, member: Member) -> None:
-        now = self._clock()
-        for name in _nodes(member):
-            self._restarts.setdefault(name, deque()).append(now)
-            self._totals.restarts[name] += 1
-        self._mark = None
+
+def _error(member: Member) -> SrlError | None:
+    """What it raised, if that is an error of ours. It is not retried if the user must change something."""
+    data = member.failure and member.failure["error"]
+    return SrlError.from_data(data) if data else None
 
 
 def _nodes(member: Member) -> Collection[str]:

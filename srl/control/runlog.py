@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from srl.core.errors import CannotWrite
+from srl.core.registry import REGISTRIES
 from srl.graph.spec import Graph
 from srl.observe.expectation import Expectation, figure
 from srl.observe.ledger import table
-from srl.observe.metrics import read_metrics
 from srl.observe.result import RunResult
 from srl.observe.sinks.base import Sink
-from srl.observe.sinks.open import open_sinks
+from srl.observe.sinks.jsonl import JsonLines
+from srl.observe.sinks.tensorboard import TensorBoard
 from srl.observe.totals import Totals
 from srl.store import checkpoint
+from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from srl.workers.loop import checkpoint_folders
 
@@ -49,7 +51,12 @@ class RunLog:
         if resume is not None:
             self.incarnation = int(earlier.get("incarnation", 0)) + 1
             totals.earlier = _counted_before(resume, graph)
-        self._sinks = [*(open_sinks(graph, folder, earlier) if folder is not None else ()), *sinks]
+        self._sinks: list[Sink] = []
+        if folder is not None:
+            resume_at = int(earlier["env_steps"]) if "env_steps" in earlier else None
+            self._sinks = [JsonLines(folder), TensorBoard(folder, resume_at=resume_at)]
+            self._sinks += [REGISTRIES["sink"].resolve(name)(folder.path) for name in graph.sinks]
+        self._sinks += sinks
         self._expectation = Expectation(graph.expect, stop=graph.stop.env_steps, reached=earlier.get("reached"))
         self._top = self.incarnation
         self._state = "running"
@@ -203,7 +210,7 @@ def _counted_before(run: Path, graph: Graph) -> dict[str, float]:
     """The totals of the run when the checkpoint was written that it goes on from: of the last line up to that step."""
     newest = _newest_checkpoint(run, graph)
     step = checkpoint.step_of(newest) if newest is not None else 0
-    for row in reversed(read_metrics(RunFolder(run).metrics)):
+    for row in reversed(list(read_numbers(RunFolder(run).metrics))):
         found = {name.removeprefix("total/"): value for name, value in row.items() if name.startswith("total/")}
         if found and (row.get("env_steps") or 0) <= step:
             return {name: float(value) for name, value in found.items() if value is not None}

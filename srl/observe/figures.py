@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections import defaultdict, deque
 from dataclasses import replace
 
 from srl.core.readings import RETURN, TRAIN, Metric
@@ -23,6 +22,7 @@ class Figures:
         """Every mean of the last report that had it."""
         self._since: dict[str, Metric] = {}
         self._episodes: dict[str, deque[tuple[float, float]]] = {}
+        """The newest sums and numbers that hold 100 episodes together."""
         self._points: dict[str, Metric] = {}
         self._fresh: set[str] = set()
         self._settled = False
@@ -34,8 +34,12 @@ class Figures:
                 self._since[name].merge(metric)
             else:
                 self._since[name] = replace(metric)
-        elif metric.rule == "episode" and not self._settled:
-            _push(self._episodes.setdefault(name, deque()), metric.value, metric.number)
+        elif metric.rule == "episode" and not self._settled and metric.number > 0:
+            chunks = self._episodes.setdefault(name, deque())
+            chunks.append((metric.value, metric.number))
+            held = sum(number for _, number in chunks)
+            while held - chunks[0][1] >= EPISODES:
+                held -= chunks.popleft()[1]
         elif metric.rule == "point":
             self._points[name] = metric
             self._fresh.add(name)
@@ -56,25 +60,27 @@ class Figures:
 
     def recent(self) -> dict[str, float]:
         """Means over the last 100 episodes, or as many as there were."""
-        return {name: mean for name, chunks in self._episodes.items() if (mean := _mean(chunks)) is not None}
+        return {
+            name: sum(value for value, _ in chunks) / sum(number for _, number in chunks)
+            for name, chunks in self._episodes.items()
+            if chunks
+        }
 
     def returns(self, least: int = 1) -> dict[str, float]:
         """The returns among them by team, of at least so many episodes; the team of a single agent is ``""``."""
-        enough = [name for name, chunks in self._episodes.items() if sum(number for _, number in chunks) >= least]
-        recent = self.recent()
         return {
-            name.removeprefix(RETURN).strip("/"): recent[name]
-            for name in enough
-            if name in recent and (name == RETURN or name.startswith(f"{RETURN}/"))
+            name.removeprefix(RETURN).strip("/"): mean
+            for name, mean in self.recent().items()
+            if f"{name}/".startswith(f"{RETURN}/") and sum(number for _, number in self._episodes[name]) >= least
         }
 
     def training(self) -> dict[str, dict[str, float]]:
         """What algorithms reported last, by policy; the only one is ``""``."""
-        found: dict[str, dict[str, float]] = {}
+        found: defaultdict[str, dict[str, float]] = defaultdict(dict)
         for name, value in self.last.items():
             if name.startswith(TRAIN):
                 policy, _, figure = name.removeprefix(TRAIN).rpartition("/")
-                found.setdefault(policy, {})[figure] = value
+                found[policy][figure] = value
         return found
 
     def evaluations(self) -> tuple[Evaluation, ...]:
@@ -91,10 +97,12 @@ class Figures:
         if not self._points:
             return None
         newest = max(self._points.values(), key=lambda point: point.number)
-        points = {name: point for name, point in self._points.items() if point.number == newest.number}
-        parts = {name: name.split("/") for name in points}
-        shown = [name for name in points if parts[name][1:2] == ["return"] or parts[name][-1] in self.headline[:1]]
-        return Evaluation(int(newest.number), int(newest.low), {name: points[name].value for name in shown})
+        shown = {}
+        for name, point in self._points.items():
+            parts = name.split("/")
+            if point.number == newest.number and (parts[1:2] == ["return"] or parts[-1] in self.headline[:1]):
+                shown[name] = point.value
+        return Evaluation(int(newest.number), int(newest.low), shown)
 
     @property
     def charted(self) -> frozenset[str]:
@@ -107,19 +115,3 @@ class Figures:
         if parts[0] == "episode" and parts[-1] in (*self.headline, "length"):
             return True
         return "return" in parts or parts[-1] in self.headline[:1]
-
-
-def _push(chunks: deque[tuple[float, float]], value: float, number: float) -> None:
-    """Keep the newest chunks that hold 100 episodes together."""
-    if number <= 0:
-        return
-    chunks.append((value, number))
-    held = sum(n for _, n in chunks)
-    while held - chunks[0][1] >= EPISODES:
-        held -= chunks.popleft()[1]
-
-
-def _mean(chunks: Iterable[tuple[float, float]]) -> float | None:
-    pairs = list(chunks)
-    number = sum(n for _, n in pairs)
-    return sum(value for value, _ in pairs) / number if number else None

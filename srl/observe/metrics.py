@@ -1,23 +1,10 @@
-"""Rates over windows, and what metrics.jsonl says of earlier sessions."""
+"""Rates over windows: of counters, and of this machine's idle cores."""
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from pathlib import Path
-from typing import Any
-
-from srl.store.lines import read_numbers
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl, without what a crash tore."""
-    return list(read_numbers(path))
-
-
-def last_wall(path: Path) -> float:
-    """Seconds that a run had taken when its last line was written; 0 for a new one."""
-    rows = read_metrics(path)
-    return float(rows[-1].get("wall") or 0.0) if rows else 0.0
 
 
 class Rate:
@@ -49,3 +36,27 @@ class Rate:
             return 0.0
         (start, before), (end, after) = self._samples[0], self._samples[-1]
         return (after - before) / (end - start) if end > start else 0.0
+
+
+class Processors:
+    """How many of the cores that this process may use are idle, over the last seconds."""
+
+    def __init__(self, path: Path = Path("/proc/stat"), cores: frozenset[int] | None = None) -> None:
+        self._path = path
+        self._names = {f"cpu{number}".encode() for number in (os.sched_getaffinity(0) if cores is None else cores)}
+        self._second = os.sysconf("SC_CLK_TCK")
+        self._rate = Rate()
+        self._known = False
+
+    def idle(self, now: float) -> float | None:
+        """Cores; None where the system does not tell, and at the first call."""
+        try:
+            lines = [line.split() for line in self._path.read_bytes().splitlines()]
+        except OSError:
+            return None
+        idle = [sum(map(int, fields[4:6])) for fields in lines if fields and fields[0] in self._names]
+        if len(idle) < len(self._names) or not any(idle):
+            return None
+        rate = self._rate.update(sum(idle) / self._second, now)
+        known, self._known = self._known, True
+        return min(rate, float(len(idle))) if known else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -150,10 +151,10 @@ def _joined(role: str, rows: list[WorkerRow]) -> WorkerRow:
     own = [row for row in rows if not row.inside]
 
     def mean(values: Iterable[Mapping[str, float]]) -> dict[str, float]:
-        summed: dict[str, float] = {}
+        summed: defaultdict[str, float] = defaultdict(float)
         for row, parts in zip(rows, values, strict=True):
             for name, part in parts.items():
-                summed[name] = summed.get(name, 0.0) + part * row.count / count
+                summed[name] += part * row.count / count
         return summed
 
     return WorkerRow(
@@ -173,10 +174,7 @@ def _joined(role: str, rows: list[WorkerRow]) -> WorkerRow:
 
 def _joined_streams(kind: str, rows: list[StreamRow]) -> StreamRow:
     lags = [row.staleness for row in rows if row.staleness is not None]
-    drops: dict[str, int] = {}
-    for row in rows:
-        for reason, number in row.drops.items():
-            drops[reason] = drops.get(reason, 0) + number
+    lows, means, highs = zip(*lags, strict=True) if lags else ((), (), ())
     return StreamRow(
         name=kind,
         kind=kind,
@@ -185,9 +183,7 @@ def _joined_streams(kind: str, rows: list[StreamRow]) -> StreamRow:
         bytes=sum(row.bytes for row in rows),
         queue=sum(row.queue for row in rows),
         slots=sum(row.slots for row in rows),
-        staleness=(min(lag[0] for lag in lags), sum(lag[1] for lag in lags) / len(lags), max(lag[2] for lag in lags))
-        if lags
-        else None,
-        drops=drops,
+        staleness=(min(lows), sum(means) / len(means), max(highs)) if lags else None,
+        drops=sum((Counter(row.drops) for row in rows), Counter()),
         put=sum(row.put for row in rows),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -58,16 +58,6 @@ class Failure:
     """`workers.actor.on_failure=stop -> stopping`"""
 
     @property
-    def signal_name(self) -> str:
-        """`SIGKILL`, or empty."""
-        if self.exit_code is None or self.exit_code >= 0:
-            return ""
-        try:
-            return signal.Signals(-self.exit_code).name
-        except ValueError:
-            return f"signal {-self.exit_code}"
-
-    @property
     def how(self) -> str:
         """`died (signal 9)`, `raised ValueError`, `exited with code 1`."""
         if self.exit_code is not None and self.exit_code < 0:
@@ -84,23 +74,22 @@ class Failure:
         memory = [f"rss {_gigabytes(self.rss)}"] if self.rss else []
         memory += [f"host free {_gigabytes(self.host_free)}"] if self.host_free is not None else []
         facts = f" ({'; '.join(memory)})" if memory else ""
-        name = self.signal_name
-        if name == "SIGKILL":
-            return self._killer() + facts
+        if self.exit_code is None or self.exit_code >= 0:
+            return "; ".join(_raised(self.error)) if self.error else f"unknown{facts}"
+        try:
+            name = signal.Signals(-self.exit_code).name
+        except ValueError:
+            name = f"signal {-self.exit_code}"
         if name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"):
             return f"crash in native code ({name}){facts}"
-        if name:
+        if name != "SIGKILL":
             return f"ended by {name}{facts}"
-        return "; ".join(_raised(self.error)) if self.error else f"unknown{facts}"
-
-    def _killer(self) -> str:
-        """The kernel counts OOM kills for the whole host, and in a container not at all: free memory is evidence too."""
-        if self.host_free is None:
-            return "kernel OOM killer" if self.out_of_memory else "killed from outside (SIGKILL)"
-        short = self.host_free < self.rss + _LITTLE  # what it held is free again by now
-        if self.out_of_memory and short:
-            return "kernel OOM killer"
-        return "killed from outside (SIGKILL)" + ("; memory was short: probably the kernel's OOM killer" if short else "")
+        # The kernel counts OOM kills for the whole host, and in a container not at all: free memory is evidence too.
+        short = self.host_free is not None and self.host_free < self.rss + _LITTLE  # what it held is free again by now
+        if self.out_of_memory and (short or self.host_free is None):
+            return f"kernel OOM killer{facts}"
+        guess = "; memory was short: probably the kernel's OOM killer" if short else ""
+        return f"killed from outside (SIGKILL){guess}{facts}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -145,11 +134,14 @@ class RunResult:
         """Everything that is printed at the end."""
         problem = self.problem()
         if problem is None:
-            return aligned([(self.kind, self.headline), *self.summary, *self._saved()])
-        parts = [problem.format()]
-        parts += self._evidence()
-        parts += [aligned(self.summary)] if self.summary else []
-        return "\n".join(parts)
+            saved = [("checkpoint", f"{self.run}/checkpoints/{self.checkpoint}" if self.run else self.checkpoint)]
+            if self.run:
+                saved += [("resume", self.resume()), ("watch", f"python -m srl play {self.run}")]
+            return aligned([(self.kind, self.headline), *self.summary, *(saved if self.checkpoint else ())])
+        first = self.first
+        shown = () if first is None else first.error.rstrip().splitlines() if first.error else first.tail[-TAIL:]
+        summary = [aligned(self.summary)] if self.summary else []
+        return "\n".join([problem.format(), *(f"  | {line}" for line in shown), *summary])
 
     def problem(self) -> SrlError | None:
         """What went wrong, as it is raised and printed; None if nothing did."""
@@ -164,52 +156,28 @@ class RunResult:
 
     def _worker_failure(self) -> SrlError:
         first = self.first
+        kept = f"checkpoint {self.checkpoint} is complete" if self.checkpoint else "no checkpoint was written"
         if first is None and self.error is not None:
             error = SrlError.from_data(self.error.to_data())
-            error.facts += [("saved", self._kept()), *self._next()]
+            error.facts += [("saved", kept), *self._next()]
             return error
         if first is None:
             return RunError(self.headline or "a worker failed", *self._next(), code="R01")
         last = f"; last step {first.last_step:,}" if first.last_step is not None else ""
-        cause = first.cause + (f"   logs: {first.log}{self._tail_note(first)}" if first.log else "")
+        below = f" (last {min(TAIL, len(first.tail))} lines below)" if first.tail and not first.error else ""
+        cause = first.cause + (f"   logs: {first.log}{below}" if first.log else "")
         others = [failure.worker for failure in self.failures if failure is not first]
         return RunError(
             f"{first.worker} {first.how} {clock_time(first.at)} after start{last}",
             ("cause", cause),
             *([("then", f"{', '.join(others)} failed after it")] if others else []),
-            *self._policy(first),
+            ("policy", "; ".join(part for part in (first.policy, kept) if part)),
             *self._next(),
             code="R01",
         )
 
-    def _policy(self, first: Failure) -> list[tuple[str, str]]:
-        return [("policy", "; ".join(part for part in (first.policy, self._kept()) if part))]
-
-    def _kept(self) -> str:
-        return f"checkpoint {self.checkpoint} is complete" if self.checkpoint else "no checkpoint was written"
-
     def _next(self) -> list[tuple[str, str]]:
         return [("next", self.resume())] if self.resume() else []
-
-    def _saved(self) -> Iterable[tuple[str, str]]:
-        if self.checkpoint:
-            yield "checkpoint", f"{self.run}/checkpoints/{self.checkpoint}" if self.run else self.checkpoint
-        if self.resume():
-            yield "resume", self.resume()
-        if self.run and self.checkpoint:
-            yield "watch", f"python -m srl play {self.run}"
-
-    def _tail_note(self, first: Failure) -> str:
-        shown = min(TAIL, len(first.tail))
-        return f" (last {shown} lines below)" if shown and not first.error else ""
-
-    def _evidence(self) -> list[str]:
-        """The traceback of the worker that failed first, else the end of its log."""
-        first = self.first
-        if first is None:
-            return []
-        lines = first.error.rstrip().splitlines() if first.error else list(first.tail[-TAIL:])
-        return [f"  | {line}" for line in lines]
 
 
 def _gigabytes(number: int) -> str:

@@ -15,7 +15,8 @@ _FIRST = ("loss", "entropy", "kl", "value")
 
 def screen(report: Report, width: int = 80) -> list[str]:
     """What a person watches, most important first; every line fits."""
-    lines = textwrap.wrap(f"{report.experiment}  {clock_time(report.elapsed)}  {headline(report)}", width)
+    to_go = f", {clock_time(report.eta)} to go" if report.eta is not None else ""
+    lines = textwrap.wrap(f"{report.experiment}  {clock_time(report.elapsed)}  {steps(report)}{to_go}", width)
     lines += textwrap.wrap(report.advice, width)
     lines += _packed([f"return {returns(report)}" if report.returns else "", evaluation(report)], width)
     for policy, values in report.training.items():
@@ -35,7 +36,7 @@ def line(report: Report) -> str:
     """As many of its figures as a line of a log has room for."""
     limit = report.advice.partition(":")[0]  # `the trainer is the limit`
     parts = [f"return {returns(report, brief=True)}" if report.returns else "", evaluation(report), rates(report), limit]
-    parts += [_dropped(row) for row in report.streams]
+    parts += [f"{row.name} dropped {drops}" for row in report.streams if (drops := _drops(row))]
     text = f"{clock_time(report.elapsed)} | {steps(report)}"
     for part in parts:
         if part and len(text) + 3 + len(part) <= LOG_WIDTH:
@@ -44,14 +45,6 @@ def line(report: Report) -> str:
         if len(text) + 3 + len(part) > LOG_WIDTH:
             break
         text += f" | {part}"
-    return text
-
-
-def headline(report: Report) -> str:
-    """`120,000 of 300,000 env steps (40 %), 00:00:18 to go`"""
-    text = steps(report)
-    if report.eta is not None:
-        text += f", {clock_time(report.eta)} to go"
     return text
 
 
@@ -101,8 +94,7 @@ def rates(report: Report) -> str:
 
 def clock_time(seconds: float) -> str:
     """`00:12:41`, days in front when there are any."""
-    whole = int(seconds)
-    days, rest = divmod(whole, 86400)
+    days, rest = divmod(int(seconds), 86400)
     text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
     return f"{days}d {text}" if days else text
 
@@ -136,10 +128,6 @@ def _stream(row: StreamRow) -> tuple[str, ...]:
     queue = (f"{row.queue:.0f}/{row.slots}" if row.slots else f"{row.queue:.0f}") if row.kind == "sample" else ""
     stale = " / ".join(f"{value:.1f}" for value in row.staleness) if row.staleness else ""
     return (name, f"{row.items:,.1f}", size(row.bytes), queue, stale, _drops(row))
-
-
-def _dropped(row: StreamRow) -> str:
-    return f"{row.name} dropped {drops}" if (drops := _drops(row)) else ""
 
 
 def _drops(row: StreamRow) -> str:

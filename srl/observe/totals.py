@@ -10,14 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from srl.core.readings import Metric, Reading
-from srl.core.types import Counts, Waiting
+from srl.core.types import BoundEnd, Counts, Waiting
 from srl.graph.spec import Graph, Node
 from srl.observe.advisor import advise
 from srl.observe.figures import EPISODES, Figures
-from srl.observe.ledger import Ledger
-from srl.observe.ledgers import Ledgers
-from srl.observe.metrics import Rate
-from srl.observe.processors import Processors
+from srl.observe.ledger import Ledger, Ledgers
+from srl.observe.metrics import Processors, Rate
 from srl.observe.report import Report, StreamRow, WorkerRow, by_role
 from srl.workers.messages import WorkerReport, report_from_data
 
@@ -53,19 +51,15 @@ class Totals:
         """Counts of the sessions before this one, by metric."""
         self._cores = cores or len(os.sched_getaffinity(0))
         self._start = time.monotonic()
+        self.figures = Figures()
+        self.ends = Ledgers(graph)
         self._workers: dict[str, _Seen] = {}
         self._processes: dict[str, _Process] = {}
-        self.figures = Figures()
         self._rates: dict[str, Rate] = {}
-        self._ledgers = Ledgers(graph)
         self._processors = Processors()
         self._advice = ""
 
     # in -----------------------------------------------------------------------------------------------------------
-
-    def bound(self, end: str, port: str, side: str, slots: int) -> None:
-        """An end (`stream:worker`) is open."""
-        self._ledgers.bound(end, port, side, slots)
 
     def take(self, process: str, entry: Mapping[str, Any]) -> None:
         """One process's part of a report."""
@@ -78,7 +72,9 @@ class Totals:
         for name, data in entry["workers"].items():
             self._worker(name, report_from_data(data), entry["time"])
 
-    def forget(self, process: str, workers: Iterable[str], ends: Iterable[str], observers: Mapping[str, Collection[str]]) -> None:
+    def forget(
+        self, process: str, workers: Iterable[str], ends: Iterable[BoundEnd], observers: Mapping[str, Collection[str]]
+    ) -> None:
         """A process has ended: what its workers counted stays, its incarnation is over.
 
         `observers`: each end whose last counts were not reported -> the processes that know of it.
@@ -86,8 +82,8 @@ class Totals:
         if process in self._processes:
             self._processes[process].alive = False
         for end in ends:
-            seen = self._workers.get(end.partition(":")[2])
-            self._ledgers.forget(end, seen.report.counts if seen is not None else {}, observers.get(end))
+            seen = self._workers.get(end.worker)
+            self.ends.forget(end, seen.report.counts if seen is not None else {}, observers.get(end.name))
         for name in workers:
             if (seen := self._workers.get(name)) is not None:
                 kept = Reading()
@@ -97,10 +93,6 @@ class Totals:
                     elif metric.rule in ("count", "time", "spread"):
                         seen.lived.merge(Reading({key: metric}))
                 seen.report = WorkerReport(kept, 0.0, (), seen.report.finished, {})
-
-    def late_counts(self, process: str, end: str, counts: Counts) -> None:
-        """What one survivor knows of an end that died; its last report may be half a second old."""
-        self._ledgers.late_counts(process, end, counts)
 
     # out ----------------------------------------------------------------------------------------------------------
 
@@ -120,7 +112,7 @@ class Totals:
     @property
     def env_steps(self) -> int:
         """Valid rows trained on; rows stepped in a run without a trainer."""
-        return int(self.total(self._clock))
+        return int(self.total("trained_steps" if self.ends.trains else "env_steps"))
 
     @property
     def progress(self) -> float:
@@ -173,7 +165,9 @@ class Totals:
             env_rate=self._rate("env_steps", now),
             agent_rate=self._rate("trained_rows", now),
             policy_rates={
-                policy: self._rate(f"trained_rows/{policy}", now) for policy in self.graph.policies if self._trained_by(policy)
+                policy: self._rate(f"trained_rows/{policy}", now)
+                for policy in self.graph.policies
+                if self._merged(f"trained_rows/{policy}") is not None
             },
             train_rate=self._rate("trained_steps", now),
             returns=figures.returns(),
@@ -236,13 +230,6 @@ class Totals:
             merged.value += self.earlier.get(name, 0.0)
         return merged
 
-    @property
-    def _clock(self) -> str:
-        return "trained_steps" if self._ledgers.trains else "env_steps"
-
-    def _trained_by(self, policy: str) -> bool:
-        return self._merged(f"trained_rows/{policy}") is not None
-
     def _merged_figures(self) -> dict[str, float]:
         """Totals and extremes."""
         values = {}
@@ -258,24 +245,20 @@ class Totals:
                 }
         return values
 
-    def _node(self, worker: str) -> Node:
-        return self.graph.node(worker.rpartition("/")[0])
-
-    def _of(self, node: Node) -> list[tuple[str, _Seen]]:
-        names = (f"{node.name}/{index}" for index in range(node.count))
-        return [(name, self._workers[name]) for name in names if name in self._workers]
-
     def _worker_row(self, node: Node) -> WorkerRow:
-        members = self._of(node)
-        processes = [self._processes[name] for name, _ in members if name in self._processes]
+        names = [name for index in range(node.count) if (name := f"{node.name}/{index}") in self._workers]
+        members = [self._workers[name] for name in names]
+        processes = [self._processes[name] for name in names if name in self._processes]
         alive = [process for process in processes if process.alive]
         shown = alive or (processes if self.resting else [])
-        waited: Counter[str] = sum((seen.waited for _, seen in members), Counter())
-        busy = min(1.0, sum(seen.busy.value for _, seen in members) / len(members)) if members else 0.0
+        waited: Counter[str] = sum((seen.waited for seen in members), Counter())
+        busy = min(1.0, sum(seen.busy.value for seen in members) / len(members)) if members else 0.0
         spent: Counter[str] = Counter()
-        for _, seen in members:
+        for seen in members:
             spent.update({key: metric.value for key, metric in seen.report.reading.metrics.items() if metric.rule == "time"})
-        whole = sum(seen.report.busy for _, seen in members)
+        host = self.graph.node(node.inside) if node.inside is not None else node
+        host = self.graph.nodes[0] if self.graph.mode == "inline" else host
+        whole = sum(seen.report.busy for seen in members)
         return WorkerRow(
             kind=node.name,
             role=node.worker,
@@ -283,24 +266,19 @@ class Totals:
             busy=busy,
             cpu=sum(process.cores.value for process in shown),
             rss=sum(process.rss for process in shown),
-            inside=self._inside(node),
+            inside=host.worker if host is not node else "",
             over=not alive,
             waits={what: (1 - busy) * number / waited.total() for what, number in waited.most_common(3)},
             shares={activity: min(1.0, seconds / whole) for activity, seconds in spent.items() if whole and seconds},
             restarts=self.restarts[node.name],
         )
 
-    def _inside(self, node: Node) -> str:
-        """The role in whose processes the workers of this node are."""
-        if self.graph.mode == "inline":
-            return "" if node is self.graph.nodes[0] else self.graph.nodes[0].worker
-        return self.graph.node(node.inside).worker if node.inside is not None else ""
-
     def _stream_row(self, name: str, now: float) -> StreamRow:
         stream = self.graph.stream(name)
         counts = [c for _, c in self._counts(name)]
         put = sum(c.put for c in counts)
         ledger = self._ledger(name)
+        lag = self._merged(f"stream/{name}/staleness")
         return StreamRow(
             name=name,
             kind=stream.kind,
@@ -308,25 +286,20 @@ class Totals:
             bytes=self._speed(f"{name}/bytes", sum(c.bytes for c in counts if c.put), now),
             queue=max(0, min(ledger.in_flight, ledger.slots)) if stream.kind == "sample" else 0,  # both ends report in turn
             slots=ledger.slots,
-            staleness=self._staleness(f"stream/{name}/staleness"),
+            staleness=(lag.low, self.figures.last.get(f"stream/{name}/staleness", 0.0), lag.high) if lag is not None else None,
             drops=dict(ledger.dropped),
             put=ledger.put if stream.kind == "sample" else put,
         )
-
-    def _staleness(self, name: str) -> tuple[float, float, float] | None:
-        """Smallest and largest of the whole run, mean of the last report that had any; None where nothing was trained."""
-        whole = self._merged(name)
-        return (whole.low, self.figures.last.get(name, 0.0), whole.high) if whole is not None else None
 
     def _counts(self, stream: str) -> Iterable[tuple[str, Counts]]:
         """Worker -> what its live end of this stream counted."""
         for worker, seen in self._workers.items():
             for port, counts in seen.report.counts.items():
-                if self._node(worker).ports[port] == stream:
+                if self.graph.node(worker.rpartition("/")[0]).ports[port] == stream:
                     yield worker, counts
 
     def _ledger(self, name: str) -> Ledger:
-        return self._ledgers.of(name, self._counts(name))
+        return self.ends.of(name, self._counts(name))
 
     def _rate(self, name: str, now: float) -> float:
         """Of a metric; 0 until a worker has reported it."""

@@ -20,6 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "control"))
 from rig import derived, graph
 
 from srl.control.controller import Controller
+from srl.observe.ledger import table
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 
@@ -113,7 +114,7 @@ def test_a_killed_worker_is_restarted_and_the_run_ends_well(victim: str, tmp_pat
     assert killed < 10, "restarted too slowly"
     assert folder.read_status()["incarnation"] == 1
     (ledger,) = controller.totals.ledgers()
-    assert ledger.balanced, ledger.line()
+    assert ledger.balanced, table([ledger])
 
 
 def test_restarts_are_limited(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_workers_that_fail_together_are_no_false_alarm_of_the_ledger(die: str, v
         controller, result, _ = run(graph(counters=2, via=via, count={"die": die, "at": at}, stop={"seconds": 60}), tmp_path)
         assert result.exit_code == 3
         (ledger,) = controller.totals.ledgers()
-        assert ledger.balanced, ledger.line()
+        assert ledger.balanced, table([ledger])
         assert die != "raise" or via == "zmq" or not ledger.lost
 
 
@@ -169,12 +170,12 @@ RUN = """
 import sys
 sys.path.insert(0, {rig!r})
 from rig import graph, derived
-from srl.control.controller import run
+from srl.control.controller import Controller
 from srl.observe.sinks.console import Console
 from srl.store.run_folder import RunFolder
 work = graph(counters=2, mode={mode!r}, stop={{"seconds": 100}}, count={{"die": {die!r}, "at": 500}})
 print("start", flush=True)
-sys.exit(run(work, folder=RunFolder.open({folder!r}), derived=derived(work), sinks=[Console()]).exit_code)
+sys.exit(Controller(work, folder=RunFolder.open({folder!r}), derived=derived(work), sinks=[Console()]).run().exit_code)
 """
 
 

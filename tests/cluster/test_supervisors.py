@@ -20,6 +20,7 @@ from srl.cluster.loopback import LoopbackCluster, end_supervisor, start_supervis
 from srl.cluster.rpc import METHOD, SERVICE, TOKEN, RemoteBackend
 from srl.cluster.security import SERVER_NAME, new_credentials
 from srl.control.controller import Controller
+from srl.observe.ledger import table
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.workers.messages import unpack
@@ -54,7 +55,7 @@ def test_home_and_a_remote_supervisor_run_one_graph_over_encrypted_streams(tmp_p
     assert result.kind == "done", result.format()
     assert controller.totals.env_steps == 1000
     (ledger,) = controller.totals.ledgers()
-    assert ledger.balanced, ledger.line()
+    assert ledger.balanced, table([ledger])
     assert cluster.supervisors[0].returncode == 0
     assert cluster.remote.refused == 0
 

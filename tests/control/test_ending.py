@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rig import graph
 
-from srl.control.ending import reached
+from srl.control.failures import reached
 from srl.core.types import Stop
 from srl.observe.totals import Totals
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from rig import graph, with_node
 
-from srl.control.ending import Ending
-from srl.control.failures import Death, Decision, Failures
-from srl.control.members import Members
+from srl.control.failures import Ending, Failures
+from srl.control.members import Member, Members
 from srl.core.errors import UserError
+from srl.observe.result import Failure
 from srl.observe.totals import Totals
 from srl.store.run_folder import RunFolder
+from srl.workers.messages import Message
 
 KILLED = {
     "type": "exit", "process": "counter/0", "code": -9, "log": ["last words"],
@@ -30,12 +31,15 @@ class Deaths:
         self.failures = Failures(work, self.totals, folder, stall=60.0, clock=lambda: self.now)
         self.members = Members(work)
 
-    def death(self, process: str = "counter/0", error: Exception | None = None, worker: str = "", **more: Any) -> Death:
-        said = None
+    def death(
+        self, process: str = "counter/0", error: Exception | None = None, worker: str = "", **more: Any
+    ) -> tuple[Member, Message]:
+        member = self.members[process]
         if error is not None:
             data = error.to_data() if isinstance(error, UserError) else None
-            said = {"worker": worker or process, "error": data, "trace": f"Traceback:\nValueError: {error}", "counted": True}
-        return Death(self.members[process], {**KILLED, "process": process}, said, **more)
+            trace = f"Traceback:\nValueError: {error}"
+            member.failure = {"worker": worker or process, "error": data, "trace": trace, "counted": True}
+        return member, {**KILLED, "process": process, **more}
 
     def after(self, seconds: int, phases: dict[str, str]) -> Ending | None:
         """Look once a second: what is said at the end of so many."""
@@ -45,24 +49,23 @@ class Deaths:
             ending = self.failures.silent(phases)
         return ending
 
-    def dies(self, *args: Any, **more: Any) -> Decision:
-        return self.failures.died(self.death(*args, **more))
+    def dies(self, *args: Any, **more: Any) -> tuple[Failure, Ending | None]:
+        return self.failures.died(*self.death(*args, **more))
 
 
 def test_a_death_ends_a_run_that_says_stop_and_is_told_with_its_log(tmp_path: Path) -> None:
     deaths = Deaths(graph(), RunFolder.create(tmp_path, "rig", 1))
-    decision = deaths.dies(rss=3_100_000_000)
-    assert decision.ending == Ending("worker failure", "died (signal 9)", drain=False)
-    failure = decision.failure
+    failure, ending = deaths.dies(rss=3_100_000_000)
+    assert ending == Ending("worker failure", "died (signal 9)", drain=False)
     assert (failure.worker, failure.exit_code, failure.tail) == ("counter/0", -9, ("last words",))
     assert failure.policy == "workers.counter.on_failure=stop -> stopping" and failure.log.endswith("counter-0.log")
     assert failure.cause == "kernel OOM killer (rss 3.1 GB; host free 3.2 GB)"  # its last report says what it held
-    assert deaths.failures.result(decision.ending).failures == (failure,)
+    assert deaths.failures.result(ending).failures == (failure,)
 
 
 def test_the_worker_that_raised_is_named_not_the_owner_of_its_process() -> None:
     deaths = Deaths(graph(inside=True))
-    failure = deaths.dies("adder/0", ValueError("lost count"), worker="counter/0").failure
+    failure, _ = deaths.dies("adder/0", ValueError("lost count"), worker="counter/0")
     assert failure.worker == "counter/0" and failure.exit_code is None
     assert failure.how == "raised ValueError" and failure.cause == "ValueError: lost count"
 
@@ -70,54 +73,54 @@ def test_the_worker_that_raised_is_named_not_the_owner_of_its_process() -> None:
 def test_restarts_are_granted_up_to_their_limit_in_any_hour() -> None:
     deaths = Deaths(graph(on_failure="restart", restarts=2))
     for _ in range(2):
-        decision = deaths.dies()
-        assert decision.ending is None and decision.failure.policy == "workers.counter.on_failure=restart -> restarting"
+        failure, ending = deaths.dies()
+        assert ending is None and failure.policy == "workers.counter.on_failure=restart -> restarting"
         deaths.now += 1000
-    refused = deaths.dies()
-    assert refused.ending is not None and refused.ending.kind == "worker failure"
-    assert refused.failure.policy == "workers.counter.on_failure=restart, but restarts=2 an hour are used up -> stopping"
+    failure, refused = deaths.dies()
+    assert refused is not None and refused.kind == "worker failure"
+    assert failure.policy == "workers.counter.on_failure=restart, but restarts=2 an hour are used up -> stopping"
     assert deaths.totals.restarts == {"counter": 2}
     deaths.now += 1700  # the first is more than an hour ago
-    assert deaths.dies().ending is None
+    assert deaths.dies()[1] is None
 
 
 def test_a_process_restarts_only_if_all_its_nodes_may_and_counts_for_all() -> None:
     work = graph(inside=True, on_failure="restart")
     deaths = Deaths(work)
-    assert deaths.dies("adder/0").ending is None and deaths.totals.restarts == {"counter": 1, "adder": 1}
+    assert deaths.dies("adder/0")[1] is None and deaths.totals.restarts == {"counter": 1, "adder": 1}
     strict = Deaths(with_node(work, "counter", on_failure="stop"))
-    assert strict.dies("adder/0").failure.policy == "workers.counter.on_failure=stop -> stopping"
+    assert strict.dies("adder/0")[0].policy == "workers.counter.on_failure=stop -> stopping"
     assert not strict.totals.restarts
 
 
 def test_what_the_user_must_change_is_a_user_error_and_not_tried_again() -> None:
     deaths = Deaths(graph(on_failure="restart"))
-    decision = deaths.dies(error=UserError("cannot count", ("try", "another")))
-    assert decision.ending is not None and decision.ending.kind == "user error" and decision.ending.error is not None
-    result = deaths.failures.result(decision.ending)
+    _, ending = deaths.dies(error=UserError("cannot count", ("try", "another")))
+    assert ending is not None and ending.kind == "user error" and ending.error is not None
+    result = deaths.failures.result(ending)
     assert result.exit_code == 2 and result.failures == () and "try: another" in result.format()
 
 
 def test_inline_workers_are_never_restarted() -> None:
     deaths = Deaths(graph(mode="inline", on_failure="restart"))
-    assert deaths.dies("counter/0").failure.policy == "mode=inline -> stopping"
+    assert deaths.dies("counter/0")[0].policy == "mode=inline -> stopping"
 
 
 @pytest.mark.parametrize("kind", ["done", "solved", "interrupted", "preempted"])
 def test_a_death_at_the_end_spoils_a_good_end(kind: Any) -> None:
     deaths = Deaths(graph(on_failure="restart"))
-    decision = deaths.failures.died_at_the_end(deaths.death(), Ending(kind, "1,000 env steps"))
-    assert decision.ending == Ending("worker failure", "during the end of the run: 1,000 env steps")
-    assert not deaths.totals.restarts and decision.failure.policy == "the run was ending -> stopping"
+    failure, ending = deaths.failures.died_at_the_end(*deaths.death(), Ending(kind, "1,000 env steps"))
+    assert ending == Ending("worker failure", "during the end of the run: 1,000 env steps")
+    assert not deaths.totals.restarts and failure.policy == "the run was ending -> stopping"
 
 
 def test_a_death_after_a_failure_is_a_victim() -> None:
     deaths = Deaths(graph(counters=2))
-    first = deaths.dies("counter/1")
-    assert first.ending is not None
-    victim = deaths.failures.died_at_the_end(deaths.death("counter/0"), first.ending)
-    assert victim.ending is first.ending
-    assert "counter/0 failed after it" in deaths.failures.result(victim.ending).format()
+    _, first = deaths.dies("counter/1")
+    assert first is not None
+    _, ending = deaths.failures.died_at_the_end(*deaths.death("counter/0"), first)
+    assert ending is first
+    assert "counter/0 failed after it" in deaths.failures.result(ending).format()
 
 
 def test_silence_is_a_stall_and_names_who_is_late() -> None:

@@ -12,8 +12,7 @@ import pytest
 from rig import graph, with_node
 
 from srl.control.runlog import RunLog
-from srl.core.types import Component, PolicyEntry
-from srl.observe.metrics import read_metrics
+from srl.core.types import BoundEnd, Component, PolicyEntry
 from srl.observe.report import Evaluation
 from srl.observe.result import RunResult
 from srl.observe.screen import line, screen
@@ -21,14 +20,14 @@ from srl.observe.sinks.base import Sink
 from srl.observe.sinks.console import Console
 from srl.observe.totals import Totals
 from srl.store import checkpoint
-from srl.store.lines import read_lines
+from srl.store.lines import read_lines, read_numbers
 from srl.store.run_folder import RunFolder
 
 
 def totals() -> Totals:
     done = Totals(with_node(graph(), "adder", worker="trainer"), cores=2)
     for worker, port, side in (("counter/0", "out", "producer"), ("adder/0", "in", "consumer")):
-        done.bound(f"numbers:{worker}", port, side, 4)
+        done.ends.bound(BoundEnd("numbers", worker, port, side, {}, slots=4))
     return done
 
 
@@ -244,4 +243,4 @@ def test_a_sink_that_fails_is_dropped_and_the_others_go_on(tmp_path: Path) -> No
     log.report()
     log.finish(RunResult(kind="done"))
     assert out.getvalue().count("note: sink Broken failed and gets no more reports: ValueError: no such column") == 1
-    assert len(read_metrics(folder.metrics)) == 2
+    assert len(list(read_numbers(folder.metrics))) == 2

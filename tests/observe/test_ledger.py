@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict
 
 import pytest
 
@@ -14,35 +13,26 @@ from srl.observe.ledger import Ledger, table
 def test_counts_of_all_ends_are_added_up() -> None:
     ledger = Ledger("samples", slots=4)
     for put in (10, 20):
-        ledger.add("producer", {"put": put, "released": put, "dropped": {"stop": 1}})
-    ledger.add("consumer", {"taken": 25, "released": 25, "dropped": {"trainer_restart": 2}})
+        ledger.add("producer", Counts(put=put, released=put, dropped={"stop": 1}))
+    ledger.add("consumer", Counts(taken=25, released=25, dropped={"trainer_restart": 2}))
     assert (ledger.put, ledger.taken, ledger.drops, ledger.in_flight, ledger.held) == (30, 25, 4, 1, 0)
     assert ledger.balanced
-    assert ledger.line() == "samples: 30 put = 25 taken + 1 in flight + 2 dropped (stop) + 2 dropped (trainer_restart)"
-
-
-def test_the_counts_of_an_end_can_be_added_as_they_are() -> None:
-    counts = Counts(put=3)
-    counts.drop("barrier", 3)
-    ledger = Ledger("samples")
-    ledger.add("producer", asdict(counts))
-    assert ledger.balanced and ledger.dropped == {"barrier": 3}
+    assert ledger.dropped == {"stop": 2, "trainer_restart": 2}
 
 
 @pytest.mark.parametrize(("put", "taken", "slots"), [(10, 11, 4), (10, 5, 4), (10, 9, 0)])
 def test_what_vanished_or_came_twice_does_not_balance(put: int, taken: int, slots: int) -> None:
     ledger = Ledger("samples", slots=slots)
-    ledger.add("producer", {"put": put})
-    ledger.add("consumer", {"taken": taken, "released": taken})
+    ledger.add("producer", Counts(put=put))
+    ledger.add("consumer", Counts(taken=taken, released=taken))
     assert not ledger.balanced
-    assert "does NOT equal" in ledger.line()
     assert "DOES NOT BALANCE" in table([ledger])
 
 
 def test_a_lease_released_twice_does_not_balance() -> None:
     ledger = Ledger("samples", slots=4)
-    ledger.add("producer", {"put": 5})
-    ledger.add("consumer", {"taken": 5, "released": 6})
+    ledger.add("producer", Counts(put=5))
+    ledger.add("consumer", Counts(taken=5, released=6))
     assert not ledger.balanced
 
 
@@ -61,30 +51,29 @@ def test_after_a_kill_at_most_the_slots_are_unknown() -> None:
             if move == "report":
                 stale = {"put": put, "taken": taken}
         killed_producer, killed_consumer = Ledger("s", slots=slots), Ledger("s", slots=slots)
-        killed_producer.add("producer", {"put": stale["put"]})
-        killed_producer.add("consumer", {"taken": taken, "released": taken})
-        killed_producer.lose("producer", "s:actor/0")
-        killed_consumer.add("producer", {"put": put, "released": back})
-        killed_consumer.add("consumer", {"taken": stale["taken"], "released": stale["taken"]})
-        killed_consumer.lose("consumer", "s:trainer/0")
+        killed_producer.add("producer", Counts(put=stale["put"]))
+        killed_producer.add("consumer", Counts(taken=taken, released=taken))
+        killed_producer.lost["s:actor/0"] = "producer"
+        killed_consumer.add("producer", Counts(put=put, released=back))
+        killed_consumer.add("consumer", Counts(taken=stale["taken"], released=stale["taken"]))
+        killed_consumer.lost["s:trainer/0"] = "consumer"
         for ledger in (killed_producer, killed_consumer):
             assert ledger.balanced and 0 <= ledger.unknown <= slots, (put, taken, back, stale, slots)
 
 
 def test_more_unknown_than_slots_does_not_balance() -> None:
     ledger = Ledger("samples", slots=4)
-    ledger.add("producer", {"put": 10, "released": 3})
-    ledger.lose("consumer", "samples:trainer/0")
+    ledger.add("producer", Counts(put=10, released=3))
+    ledger.lost["samples:trainer/0"] = "consumer"
     assert ledger.unknown == 7 and not ledger.balanced
-    assert "7 unknown (killed: samples:trainer/0)" in ledger.line()
 
 
 def test_the_table_lines_up() -> None:
     first, second = Ledger("samples", slots=8), Ledger("priorities")
-    first.add("producer", {"put": 123456, "dropped": {"stop": 3}})
-    first.add("consumer", {"taken": 123450, "released": 123450})
-    second.add("producer", {"put": 7})
-    second.add("consumer", {"taken": 7, "released": 7})
+    first.add("producer", Counts(put=123456, dropped={"stop": 3}))
+    first.add("consumer", Counts(taken=123450, released=123450))
+    second.add("producer", Counts(put=7))
+    second.add("consumer", Counts(taken=7, released=7))
     assert table([first, second]).splitlines() == [
         "stream          put    taken  in flight  unknown  dropped",
         "samples     123,456  123,450          3        0  3 (stop 3)  ok",
@@ -94,8 +83,7 @@ def test_the_table_lines_up() -> None:
 
 def test_what_was_refused_is_no_record_of_the_stream() -> None:
     ledger = Ledger("samples", slots=4)
-    ledger.add("producer", {"put": 100, "released": 98})
-    ledger.add("consumer", {"taken": 98, "released": 98, "dropped": {"hostile": 60, "stranger": 2, "stop": 1}})
+    ledger.add("producer", Counts(put=100, released=98))
+    ledger.add("consumer", Counts(taken=98, released=98, dropped={"hostile": 60, "stranger": 2, "stop": 1}))
     assert ledger.balanced
     assert (ledger.in_flight, ledger.drops) == (1, 1)
-    assert ledger.line() == "samples: 100 put = 98 taken + 1 in flight + 1 dropped (stop) (refused: 60 hostile, 2 stranger)"

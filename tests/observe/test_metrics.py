@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from srl.observe.metrics import Rate, last_wall, read_metrics
-from srl.observe.processors import Processors
+from srl.observe.metrics import Processors, Rate
 from srl.observe.report import Evaluation, Report
 from srl.observe.result import RunResult
 from srl.observe.sinks.jsonl import JsonLines
+from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 
 
@@ -35,7 +35,6 @@ def test_a_line_has_time_steps_update_and_flat_names(tmp_path: Path) -> None:
     row = json.loads(folder.metrics.read_text().splitlines()[-1])
     assert row.pop("time") > 1.6e9
     assert row == {"wall": 12.5, "env_steps": 4096, "update": 2, "loss": 0.25}
-    assert last_wall(folder.metrics) == 12.5
 
 
 def test_an_evaluation_has_a_line_at_the_env_step_of_its_version(tmp_path: Path) -> None:
@@ -43,7 +42,7 @@ def test_an_evaluation_has_a_line_at_the_env_step_of_its_version(tmp_path: Path)
     sink = JsonLines(folder)
     sink.report(replace(moment(9000, 9, loss=0.5), evaluated=(Evaluation(3000, 3, {"eval/return": 475.0}),)))
     sink.end(RunResult(kind="done"))
-    first, second = read_metrics(folder.metrics)
+    first, second = read_numbers(folder.metrics)
     assert (first["env_steps"], first["update"], first["eval/return"]) == (3000, 3, 475.0)
     assert (second["env_steps"], second["loss"], "eval/return" in second) == (9000, 0.5, False)
 
@@ -53,7 +52,7 @@ def test_what_is_not_finite_is_null_and_counted(tmp_path: Path) -> None:
     sink = JsonLines(folder)
     sink.report(moment(1, 1, a=math.nan, b=math.inf, c=1.0))
     sink.report(moment(2, 2, a=2.0))
-    first, second = read_metrics(folder.metrics)
+    first, second = read_numbers(folder.metrics)
     assert (first["a"], first["b"], first["c"], first["nonfinite"]) == (None, None, 1.0, 2)
     assert "nonfinite" not in second
     sink.end(RunResult(kind="done"))
@@ -75,8 +74,8 @@ def test_a_torn_last_line_is_skipped_and_the_next_run_begins_a_new_one(tmp_path:
         if step == 1:
             with folder.metrics.open("a") as file:
                 file.write('{"time": 5, "env_st')
-    assert [row["env_steps"] for row in read_metrics(folder.metrics)] == [1, 2]
-    assert read_metrics(tmp_path / "absent.jsonl") == []
+    assert [row["env_steps"] for row in read_numbers(folder.metrics)] == [1, 2]
+    assert list(read_numbers(tmp_path / "absent.jsonl")) == []
 
 
 @pytest.mark.parametrize(

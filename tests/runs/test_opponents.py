@@ -14,7 +14,7 @@ from srl.control.controller import Controller
 from tests.errors import raises
 from srl.plan.derive import derive
 from srl.plan.prepare import prepare
-from srl.observe.metrics import read_metrics
+from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from srl.streams.base import updates_of
 
@@ -150,7 +150,7 @@ def test_results_of_several_actors_reach_a_past_policy_in_another_process(via: A
     graph = replace(planned, nodes=tuple(nodes.values()), streams=tuple(streams))
     folder = RunFolder.create(tmp_path, "pennies", 1)
     assert Controller(graph, folder=folder, derived=derive(graph)).run().exit_code == 0
-    rows = read_metrics(folder.path / "metrics.jsonl")
+    rows = list(read_numbers(folder.path / "metrics.jsonl"))
     assert rows[-1]["total/past_episodes"] >= 16
     won = [row["beaten/odd.past"] for row in rows if "beaten/odd.past" in row]
     assert won and won[0] < 0.5, "an odd of less than ten updates wins"

@@ -124,6 +124,4 @@ class Console(Sink):
 
 def _is_terminal(out: IO[str]) -> bool:
     """A screen that can be redrawn. Notebooks, log files and terminals without `rich` are not."""
-    if not out.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-        return False
-    return importlib.util.find_spec("rich") is not None
+    return out.isatty() and os.environ.get("TERM", "dumb") != "dumb" and importlib.util.find_spec("rich") is not None

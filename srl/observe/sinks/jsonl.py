@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from srl.observe.metrics import last_wall
 from srl.observe.report import Report
 from srl.observe.result import RunResult
 from srl.observe.sinks.base import Sink
-from srl.store.lines import LineFile
+from srl.store.lines import LineFile, read_numbers
 from srl.store.run_folder import RunFolder
 
 
@@ -25,7 +24,9 @@ class JsonLines(Sink):
         self._folder = folder
         self._file = LineFile(folder.metrics)
         self._clock = clock
-        self._start = clock() - last_wall(folder.metrics)
+        earlier = list(read_numbers(folder.metrics))
+        self._start = clock() - float((earlier[-1].get("wall") if earlier else None) or 0.0)
+        """Less what earlier sessions of the run took."""
 
     def report(self, report: Report) -> None:
         for one in report.evaluated:

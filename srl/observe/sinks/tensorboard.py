@@ -110,9 +110,8 @@ class EventWriter:
 def crc32c(data: bytes) -> int:
     """The Castagnoli checksum of TFRecord files."""
     value = 0xFFFFFFFF
-    table = _TABLE
     for byte in data:
-        value = table[(value ^ byte) & 0xFF] ^ (value >> 8)
+        value = _TABLE[(value ^ byte) & 0xFF] ^ (value >> 8)
     return value ^ 0xFFFFFFFF
 
 
