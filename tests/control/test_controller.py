@@ -61,7 +61,7 @@ def test_a_disk_that_is_full_is_one_error_and_the_folder_says_how_the_run_ended(
     assert result.format().splitlines()[:4] == [
         f"error[R04]: cannot write {folder.metrics}",
         "  found: No space left on device",
-        "  try: free some space there, then go on with --resume",
+        "  try: free some space there, then continue with --resume",
         f"  saved: {kept}",
     ]
     assert folder.state == "worker failure" and folder.read_status()["exit_code"] == 3
