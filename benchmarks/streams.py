@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from srl.core.spec import Leaf
-from srl.streams.base import End, Side, StreamSpec
+from srl.streams.base import Side, StreamSpec
 from srl.streams.open import open_end
+from srl.streams.peers import End
 from srl.streams.wakeup import Wakeup
 
 QUESTION = {"obs": Leaf((17,), "float32"), "first": Leaf((), "bool")}

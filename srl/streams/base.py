@@ -1,4 +1,4 @@
-"""What all streams share: versions, specs, and what an end can do.
+"""What all streams share: versions and specs.
 
 kind     way                      ends
 sample   slabs, one way           SampleProducer -> SampleConsumer     nothing lost silently     sample.py
@@ -8,13 +8,10 @@ param    newest version wins      ParamPublisher -> ParamSubscriber             
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from srl.core.spec import TreeSpec
-from srl.core.types import Counts, Waiting
 
 Version: TypeAlias = int
 """(epoch, updates) in one number: epoch << 40 | updates. Epochs grow at each start of a trainer."""
@@ -55,40 +52,3 @@ class StreamSpec:
     """infer: one unit of an answer."""
     route: Route = "fair"
     compress: Literal[None, "lz4"] = None
-
-
-class End(ABC):
-    """One end of a stream. It never waits: only the loop of its process does. One worker's thread owns it."""
-
-    name: str
-    """Unique in the run: `stream:worker/index`."""
-
-    @abstractmethod
-    def address(self) -> Mapping[str, Any]:
-        """What a peer needs to attach: plain data that msgpack carries, with the digest of the spec."""
-
-    @abstractmethod
-    def attach(self, peer: str, address: Mapping[str, Any]) -> None:
-        """Connect to a peer end by the name and address it has now. A wrong spec is an error."""
-
-    @abstractmethod
-    def detach(self, peer: str, reason: str) -> Counts:
-        """Forget a peer that died or left; what was in flight with it is counted as dropped for `reason`."""
-
-    @property
-    @abstractmethod
-    def counts(self) -> Counts:
-        """Totals since this end was opened, detached peers included."""
-
-    @property
-    def workers(self) -> tuple[str, ...]:
-        """`node/index` of the attached peers."""
-        return ()
-
-    def waits(self) -> Waiting | None:
-        """What this end waits for now: for the table and for the deadlock report."""
-        return None
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give everything back. Idempotent."""

@@ -29,7 +29,7 @@ from srl.core.types import Counts, Waiting
 from srl.streams.base import StreamSpec, Version
 from srl.streams.codec import Arena, Layout
 from srl.streams.messages import ANSWER, ASK
-from srl.streams.peers import Peer, Peers, in_order, index_of
+from srl.streams.peers import End, Peer, in_order, index_of
 from srl.streams.transport import Transport, Wire
 
 Ticket: TypeAlias = int
@@ -59,7 +59,7 @@ class _Question:
     answer: Answer | None = None
 
 
-class InferClient(Peers[Peer]):
+class InferClient(End[Peer]):
     """Where questions are asked. The rows of a question must stay as they are until it is answered."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int, units: int) -> None:
@@ -75,7 +75,6 @@ class InferClient(Peers[Peer]):
         self._next: Ticket = 1
         self._known: set[str] = set()
         self._homes: list[Peer | None] = [None] * groups
-        self._copies = transport.by == "memory"
         self._handlers = {ANSWER: self._on_answer}
 
     def post(self, group: int, rows: Tree, min_version: Version) -> Ticket:
@@ -86,7 +85,7 @@ class InferClient(Peers[Peer]):
         self._next = ticket + 1
         question.ticket, question.min_version = ticket, min_version
         question.open, question.answer = True, None
-        if self._copies:
+        if self.transport.by == "memory":
             for target, source in zip(self._slots[group], arrays, strict=True):
                 target[...] = source
         else:
@@ -106,8 +105,8 @@ class InferClient(Peers[Peer]):
     def _send(self, group: int, question: _Question, server: Peer | None) -> None:
         question.server = server
         if server is not None:
-            self._counts.put += 1
-            self._counts.bytes += self._question.size
+            self.counts.put += 1
+            self.counts.bytes += self._question.size
             server.wire.send(ASK, group, question.ticket, question.min_version, question.rows)
 
     def _on_answer(self, server: Peer, group: int, ticket: Ticket, version: Version, body: Tree | None) -> None:
@@ -122,7 +121,7 @@ class InferClient(Peers[Peer]):
             return
         question.open, question.rows = False, None
         question.answer = Answer(self._answers[group] if body is None else body, version)
-        self._counts.released += 1
+        self.counts.released += 1
 
     # peers ----------------------------------------------------------------------------------------------------------
 
@@ -143,9 +142,8 @@ class InferClient(Peers[Peer]):
         for group, question in enumerate(self._groups):
             if question.open and question.server is peer:
                 question.server = None
-                taken = self.transport.by != "bytes" and self._words[2 * group + 1] == question.ticket
-                if not taken:
-                    self._counts.drop(reason)
+                if self.transport.by == "bytes" or self._words[2 * group + 1] != question.ticket:  # else it was taken
+                    self.counts.drop(reason)
         self._ask_open_questions()
         return Counts()
 
@@ -175,7 +173,7 @@ class Asked:
     sizes: tuple[int, ...]
     """Units of each question."""
     server: InferServer
-    questions: tuple[_Queued, ...]
+    questions: list[_Queued]
 
     def reply(self, answer: Tree, version: Version) -> None:
         """Send each client its part; [sum(sizes), ...] leaves."""
@@ -186,11 +184,13 @@ class Asked:
 class _ClientPeer(Peer):
     units: int
     groups: int
-    questions: list[Tree]
-    answers: list[list[Array]]
-    words: memoryview | None
     size: int
-    last: list[Ticket] = field(default_factory=list)
+    """Bytes of one question."""
+    last: list[Ticket]
+    questions: list[Tree] = field(default_factory=list)
+    answers: list[list[Array]] = field(default_factory=list)
+    words: memoryview | None = None
+    """Its memory, where that can be seen."""
     gone: bool = False
 
 
@@ -209,7 +209,7 @@ class _Queued:
         return words is None or words[2 * self.group] == self.ticket
 
 
-class InferServer(Peers[_ClientPeer]):
+class InferServer(End[_ClientPeer]):
     """Where questions are answered. Keeps nothing between questions."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
@@ -218,31 +218,26 @@ class InferServer(Peers[_ClientPeer]):
         super().__init__(spec, "server", name, transport, Arena(0, []))
         self._queue: deque[_Queued] = deque()
         self._units = 0
-        self._stacks: list[tuple[int, list[Array]]] = []
-        self._lent: dict[int, tuple[int, list[Array]]] = {}
+        self._stack: list[Array] = []
+        """Memory for the rows of several questions, with room for `_room` units."""
+        self._room = 0
         self._handlers = {ASK: self._on_ask}
 
     def take(self, limit: int, version: Version) -> Asked | None:
-        """What has queued, oldest first, up to `limit` units (at least one question), leaving what needs a newer version."""
-        if not self._queue:
-            return None
-        if len(self._queue) == 1:
-            return self._take_one(version)
+        """What has queued, oldest first, up to `limit` units (at least one question), leaving what needs a newer version.
+
+        The rows are valid until the next `take`.
+        """
         taken, units = self._choose(limit, version)
         if not taken:
             return None
-        self._units -= units
         for queued in taken:
             words = queued.client.words
             if words is not None:
                 words[2 * queued.group + 1] = queued.ticket
-        self._counts.taken += len(taken)
-        if len(taken) == 1:
-            return Asked(taken[0].rows, (units,), self, (taken[0],))
-        rows, stack = self._stack([queued.rows for queued in taken], units)
-        asked = Asked(rows, tuple(queued.client.units for queued in taken), self, tuple(taken))
-        self._lent[id(asked)] = stack
-        return asked
+        self.counts.taken += len(taken)
+        rows = taken[0].rows if len(taken) == 1 else self._stacked([queued.rows for queued in taken], units)
+        return Asked(rows, tuple([queued.client.units for queued in taken]), self, taken)
 
     def waiting(self) -> tuple[int, float]:
         """(units queued, seconds that the oldest has waited): for min_batch and max_wait."""
@@ -251,37 +246,14 @@ class InferServer(Peers[_ClientPeer]):
     def reply(self, asked: Asked, answer: Tree, version: Version) -> None:
         """Answer all questions of one take."""
         arrays = self._part.checked_rows(answer, sum(asked.sizes))
-        if len(asked.questions) == 1:
-            self._answer(asked.questions[0], arrays, version)
-            return
         start = 0
         for queued, size in zip(asked.questions, asked.sizes, strict=True):
             self._answer(queued, [array[start : start + size] for array in arrays], version)
             start += size
-        stack = self._lent.pop(id(asked), None)
-        if stack is not None:
-            self._stacks.append(stack)
 
     def waits(self) -> Waiting | None:
         """A question that is left in the queue needs newer parameters than any `take` has had."""
         return Waiting("newer parameters") if self._queue else Waiting("questions", self.workers)
-
-    def _take_one(self, version: Version) -> Asked | None:
-        """The usual case, without lists."""
-        queued = self._queue[0]
-        client, group = queued.client, queued.group
-        if queued.min_version > version:
-            return None
-        self._queue.popleft()
-        self._units = 0
-        words = client.words
-        if words is not None:
-            if words[2 * group] != queued.ticket:
-                self._counts.drop("stale")
-                return None
-            words[2 * group + 1] = queued.ticket
-        self._counts.taken += 1
-        return Asked(queued.rows, (client.units,), self, (queued,))
 
     def _choose(self, limit: int, version: Version) -> tuple[list[_Queued], int]:
         taken: list[_Queued] = []
@@ -294,30 +266,27 @@ class InferServer(Peers[_ClientPeer]):
             self._queue.popleft()
             if not queued.current():
                 self._units -= queued.client.units
-                self._counts.drop("stale")
+                self.counts.drop("stale")
             elif queued.min_version > version:
                 left.append(queued)
             else:
                 taken.append(queued)
                 units += queued.client.units
         self._queue.extendleft(reversed(left))
+        self._units -= units
         return taken, units
 
-    def _stack(self, blocks: list[Tree], units: int) -> tuple[Tree, tuple[int, list[Array]]]:
-        """The blocks one after the other, in memory that is used again after the reply."""
-        stack = next((one for one in self._stacks if one[0] >= units), None)
-        if stack is None:
-            layout = self._unit
-            shapes = [(units, *shape[1:]) for shape in layout.shapes]
-            stack = (units, [np.empty(shape, dtype) for shape, dtype in zip(shapes, layout.dtypes, strict=True)])
-            self._stacks.clear()
-        else:
-            self._stacks.remove(stack)
+    def _stacked(self, blocks: list[Tree], units: int) -> Tree:
+        """The blocks one after the other, in memory that the next take uses again."""
+        if units > self._room:
+            shapes = [(units, *shape[1:]) for shape in self._unit.shapes]
+            self._stack = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._unit.dtypes, strict=True)]
+            self._room = units
         leaves = [self._unit.flat(block) for block in blocks]
-        views = [array[:units] for array in stack[1]]
+        views = [array[:units] for array in self._stack]
         for index, view in enumerate(views):
             np.concatenate([leaf[index] for leaf in leaves], out=view)
-        return self._unit.tree(views), stack
+        return self._unit.tree(views)
 
     def _answer(self, queued: _Queued, arrays: list[Array], version: Version) -> None:
         client = queued.client
@@ -336,27 +305,21 @@ class InferServer(Peers[_ClientPeer]):
             return
         client.last[group] = ticket
         rows = client.questions[group] if body is None else body
-        self._counts.bytes += client.size
+        self.counts.bytes += client.size
         self._units += client.units
         self._queue.append(_Queued(client, group, ticket, min_version, rows, time.monotonic()))
 
     # peers ----------------------------------------------------------------------------------------------------------
 
     def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
-        question, answer = self._layouts(address)
-        return {ASK: question, ANSWER: answer}
-
-    def _layouts(self, address: Mapping[str, Any]) -> tuple[Layout, Layout]:
         units = int(address["units"])
-        return Layout(lead(self.spec.record, units)), Layout(lead(self.spec.answer, units))
+        return {ASK: Layout(lead(self.spec.record, units)), ANSWER: Layout(lead(self.spec.answer, units))}
 
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _ClientPeer:
         units, groups, memory = int(address["units"]), int(address["groups"]), wire.memory
-        client = _ClientPeer(
-            name, address["source"], wire, units, groups, [], [], None, units * self._unit.size, last=[0] * groups
-        )
+        client = _ClientPeer(name, address["source"], wire, units, groups, units * self._unit.size, [0] * groups)
         if memory is not None:
-            question, answer = self._layouts(address)
+            question, answer = self._bodies(address).values()
             arena = block_arena(question, answer, groups)
             client.questions = [arena.record(memory, 2 * group, writable=False) for group in range(groups)]
             client.answers = [answer.flat(arena.record(memory, 2 * group + 1)) for group in range(groups)]
@@ -366,14 +329,11 @@ class InferServer(Peers[_ClientPeer]):
     def _detached(self, peer: _ClientPeer, reason: str) -> Counts:
         peer.gone = True
         kept = [queued for queued in self._queue if queued.client is not peer]
-        lost = len(self._queue) - len(kept)
-        if lost:
-            self._counts.drop(reason, lost)
+        if len(kept) < len(self._queue):
+            self.counts.drop(reason, len(self._queue) - len(kept))
         self._queue = deque(kept)
         self._units = sum(queued.client.units for queued in kept)
         return Counts()
 
     def _release_memory(self) -> None:
         self._queue.clear()
-        self._stacks.clear()
-        self._lent.clear()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from srl.core.errors import UserError
 from srl.core.registry import REGISTRIES
-from srl.streams.base import End, Side, StreamSpec
+from srl.streams.base import Side, StreamSpec
 from srl.streams.infer import InferClient, InferServer
 from srl.streams.param import ParamPublisher, ParamSubscriber
+from srl.streams.peers import End
 from srl.streams.sample import SampleConsumer, SampleProducer
 from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup

@@ -1,4 +1,4 @@
-"""What all six ends share: peers by name and by source, early messages, counts.
+"""Ends of streams, and what all six kinds share: peers by name and by source, early messages, counts.
 
     unknown --attach--> attached --detach--> gone
     messages wait here  are handled          are ignored
@@ -9,7 +9,7 @@ A peer's name stays the same over restarts; its `source`, a random number, belon
 from __future__ import annotations
 
 import secrets
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 
 from srl.core.errors import WireError
 from srl.core.tree import Tree
-from srl.core.types import Counts
-from srl.streams.base import End, StreamSpec
+from srl.core.types import Counts, Waiting
+from srl.streams.base import StreamSpec
 from srl.streams.codec import Arena, Layout, agreement
 from srl.streams.transport import Transport, Wire
 
@@ -39,16 +39,18 @@ P = TypeVar("P", bound=Peer)
 Handler = Callable[[P, int, int, int, "Tree | None"], None]
 
 
-class Peers(End, Generic[P]):
-    """An end that knows its peers."""
+class End(ABC, Generic[P]):
+    """One end of a stream. It never waits: only the loop of its process does. One worker's thread owns it."""
 
     def __init__(self, spec: StreamSpec, side: str, name: str, transport: Transport, arena: Arena) -> None:
         self.name = name
+        """Unique in the run: `stream:worker/index`."""
         self.spec = spec
         self.side = side
         self.source = secrets.randbits(62) | 1
         self.transport = transport
-        self._counts = Counts()
+        self.counts = Counts()
+        """Totals since this end was opened, detached peers included."""
         self._agreed = agreement(spec.record, spec.answer)
         self._by_name: dict[str, P] = {}
         self._by_source: dict[int, P] = {}
@@ -59,6 +61,7 @@ class Peers(End, Generic[P]):
         self._memory = transport.open(self, arena)
 
     def address(self) -> Mapping[str, Any]:
+        """What a peer needs to attach: plain data that msgpack carries, with the digest of the spec."""
         return {
             "name": self.name,
             "side": self.side,
@@ -71,6 +74,7 @@ class Peers(End, Generic[P]):
         }
 
     def attach(self, peer: str, address: Mapping[str, Any]) -> None:
+        """Connect to a peer end by the name and address it has now. A wrong spec is an error."""
         self._check(peer, address)
         if peer in self._by_name:
             if self._by_name[peer].source == address["source"]:
@@ -85,6 +89,7 @@ class Peers(End, Generic[P]):
             self.receive(*message)
 
     def detach(self, peer: str, reason: str) -> Counts:
+        """Forget a peer that died or left; what was in flight with it is counted as dropped for `reason`."""
         found = self._by_name.get(peer)
         if found is None:
             return Counts()
@@ -96,10 +101,6 @@ class Peers(End, Generic[P]):
         return counts
 
     @property
-    def counts(self) -> Counts:
-        return self._counts
-
-    @property
     def workers(self) -> tuple[str, ...]:
         """`node/index` of the attached peers."""
         return self.workers_of(self._by_name.values())
@@ -109,12 +110,19 @@ class Peers(End, Generic[P]):
         """`node/index` of these peers, each once."""
         return tuple(in_order({peer.name.partition(":")[2] for peer in peers}))
 
+    def waits(self) -> Waiting | None:
+        """What this end waits for now: for the table and for the deadlock report."""
+        return None
+
     def receive(self, source: int, kind: int, slot: int, number: int, value: int, body: Tree | None) -> None:
         """A message has come: called by the transport."""
         peer = self._by_source.get(source)
         if peer is None:
             if source not in self._gone and not self._closed:
-                self._wait_for_attach(source, kind, slot, number, value, body)
+                if len(self._early) >= _EARLY:
+                    self.refuse()
+                else:
+                    self._early.append((source, kind, slot, number, value, body))
             return
         handler = self._handlers.get(kind)
         if handler is None:
@@ -122,11 +130,12 @@ class Peers(End, Generic[P]):
         else:
             handler(peer, slot, number, value, body)
 
-    def refuse(self, number: int = 1) -> None:
+    def refuse(self) -> None:
         """Count what no well-behaved peer sends."""
-        self._counts.drop("hostile", number)
+        self.counts.drop("hostile")
 
     def close(self) -> None:
+        """Give everything back. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -137,12 +146,6 @@ class Peers(End, Generic[P]):
         self._release_memory()
         self._memory = None
         self.transport.close()
-
-    def _wait_for_attach(self, *message: Any) -> None:
-        if len(self._early) >= _EARLY:
-            self.refuse()
-        else:
-            self._early.append(message)
 
     def _check(self, peer: str, address: Mapping[str, Any]) -> None:
         if address["agreed"] != self._agreed or address["compress"] != self.spec.compress:

@@ -29,7 +29,7 @@ from srl.core.types import Counts, Waiting
 from srl.streams.base import StreamSpec, Version
 from srl.streams.codec import Arena, Layout
 from srl.streams.messages import CANCEL, CREDIT, FREE, PUT, REQUEST, RETURN, WAIT
-from srl.streams.peers import Peer, Peers, index_of
+from srl.streams.peers import End, Peer, index_of
 from srl.streams.transport import Transport, Wire
 
 ROWS = 256
@@ -77,7 +77,7 @@ class _Slot:
     open: bool = False
 
 
-class SampleProducer(Peers[_ConsumerPeer]):
+class SampleProducer(End[_ConsumerPeer]):
     """Where slabs are made."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, slots: int) -> None:
@@ -104,7 +104,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         if not self._free:
             return None
         if self.spec.route == "drop":
-            return self._open(None, self._counts.put, 0)
+            return self._open(None, self.counts.put, 0)
         if not self._credits:
             self._waiting.add(group)
             self._request()
@@ -123,8 +123,8 @@ class SampleProducer(Peers[_ConsumerPeer]):
             self._drop(slab, "no_consumer" if self.spec.route == "drop" else "consumer_gone")
             return
         size = self._layout.size
-        self._counts.put += 1
-        self._counts.bytes += size
+        self.counts.put += 1
+        self.counts.bytes += size
         consumer.ledger[AT_PUT] += 1
         consumer.ledger[AT_BYTES] += size
         body = slot.read_only if self.transport.by != "memory" else None
@@ -166,8 +166,8 @@ class SampleProducer(Peers[_ConsumerPeer]):
         return slot.slab
 
     def _drop(self, slab: Slab, reason: str) -> None:
-        self._counts.put += 1
-        self._counts.drop(reason)
+        self.counts.put += 1
+        self.counts.drop(reason)
         self._free.append(slab.slot)
 
     # requests and credits -------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
             return
         slot.consumer = None
         self._free.append(index)
-        self._counts.released += 1
+        self.counts.released += 1
 
     # peers ----------------------------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         # what it took but had not released is known only where its memory is shared
         taken = handed - len(sent) if self.transport.by == "bytes" else peer.ledger[AT_TAKEN]
         if handed > taken:
-            self._counts.drop(reason, handed - taken)
+            self.counts.drop(reason, handed - taken)
         for slot in held:
             slot.consumer = None
         self._free.extend(slot.slab.slot for slot in sent)
@@ -316,7 +316,7 @@ class _ProducerPeer(Peer):
     gone: bool = False
 
 
-class SampleConsumer(Peers[_ProducerPeer]):
+class SampleConsumer(End[_ProducerPeer]):
     """Where slabs arrive."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
@@ -339,7 +339,7 @@ class SampleConsumer(Peers[_ProducerPeer]):
             return None
         loan = self._arrived.popleft()
         peer = loan.peer
-        self._counts.taken += 1
+        self.counts.taken += 1
         peer.taken += 1
         if peer.ledger is not None:
             peer.ledger[AT_TAKEN] = peer.taken
@@ -350,7 +350,7 @@ class SampleConsumer(Peers[_ProducerPeer]):
         if loan.released:
             raise ValueError(f"{self.name}: a loan of {loan.producer} was released twice")
         loan.released = True
-        self._counts.released += 1
+        self.counts.released += 1
         peer = loan.peer
         if peer.gone:
             return
@@ -413,7 +413,7 @@ class SampleConsumer(Peers[_ProducerPeer]):
         self._given -= 1
         peer.held.add(slot)
         peer.received += 1
-        self._counts.bytes += self._layout.size
+        self.counts.bytes += self._layout.size
         self._arrived.append(Loan(peer.trees[slot] if body is None else body, number, slot, peer, self))
 
     def _on_return(self, peer: _ProducerPeer, _slot: int, number: int, _value: int, _body: Tree | None) -> None:
@@ -444,7 +444,7 @@ class SampleConsumer(Peers[_ProducerPeer]):
         if ledger is not None and ledger[AT_SOURCE] == self.source:
             put, size, dropped = ledger[AT_PUT], ledger[AT_BYTES], ledger[AT_DROPPED]
             if put - dropped > peer.received:
-                self._counts.drop(reason, put - dropped - peer.received)
+                self.counts.drop(reason, put - dropped - peer.received)
         self._requests = deque(other for other in self._requests if other is not peer)
         for number in list(peer.given):
             self._take_back(peer, number)

@@ -18,7 +18,7 @@ from srl.core.machine import memory_free
 from srl.core.tree import Tree
 from srl.streams.codec import Arena, Layout
 from srl.streams.messages import CHANGED
-from srl.streams.peers import Peers
+from srl.streams.peers import End
 from srl.streams.transport import Network, Transport, Wire
 from srl.streams.wakeup import MESSAGE, Wakeup
 
@@ -92,7 +92,7 @@ class ShmTransport(Transport):
         self._source = 0
         self._number = -1
 
-    def open(self, end: Peers[Any], arena: Arena) -> Any:
+    def open(self, end: End[Any], arena: Arena) -> Any:
         self._source = end.source
         self._segment = Segment.create(arena.size, end.source)
         self._number = self._wakeup.receiver(end.receive)

@@ -11,7 +11,7 @@ from srl.core.tree import Tree
 from srl.streams.codec import Arena, Layout
 
 if TYPE_CHECKING:
-    from srl.streams.peers import Peers
+    from srl.streams.peers import End
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Transport(ABC):
         """One for an end of a process with this wakeup."""
 
     @abstractmethod
-    def open(self, end: Peers[Any], arena: Arena) -> Any:
+    def open(self, end: End[Any], arena: Arena) -> Any:
         """Memory for the arena, for reading and writing."""
 
     @abstractmethod

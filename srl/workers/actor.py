@@ -27,8 +27,8 @@ from srl.core.spec import TreeSpec
 from srl.core.tree import Tree
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
-from srl.streams.base import End
 from srl.streams.infer import InferClient
+from srl.streams.peers import End
 from srl.streams.sample import SampleProducer, Slab
 from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.episodes import episodes_spec

@@ -15,7 +15,8 @@ from srl.core.tree import Tree
 from srl.core.types import Waiting
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived
-from srl.streams.base import End, Kind, Side
+from srl.streams.base import Kind, Side
+from srl.streams.peers import End
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from srl.envs.video import record
 from srl.plan.acting import ready_policy
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
-from srl.streams.base import End, updates_of
+from srl.streams.base import updates_of
 from srl.streams.param import ParamSubscriber
+from srl.streams.peers import End
 from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.checkpoints import checkpoint_folder, initial_folder
 from srl.workers.rollout import Rollout, picture, rendering

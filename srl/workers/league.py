@@ -19,8 +19,9 @@ from srl.core.load import option
 from srl.core.seeds import generator
 from srl.core.text import count
 from srl.core.tree import Array, Tree, map_tree
-from srl.streams.base import End, Version, epoch_of, updates_of, version
+from srl.streams.base import Version, epoch_of, updates_of, version
 from srl.streams.param import ParamPublisher, ParamSubscriber
+from srl.streams.peers import End
 from srl.streams.sample import SampleConsumer
 from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.checkpoints import kept_versions

@@ -19,8 +19,9 @@ from srl.core.tree import Tree, build
 from srl.core.types import BoundEnd, Counts, WorkerId
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
-from srl.streams.base import End, Side
+from srl.streams.base import Side
 from srl.streams.open import open_end
+from srl.streams.peers import End
 from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 from srl.workers.base import Context, Resumable, Worker

@@ -11,9 +11,10 @@ from srl.core.errors import SettingError
 from srl.core.load import option
 from srl.core.types import Waiting
 from srl.plan.acting import answer, ready_policy
-from srl.streams.base import End, updates_of
+from srl.streams.base import updates_of
 from srl.streams.infer import InferServer
 from srl.streams.param import ParamSubscriber
+from srl.streams.peers import End
 from srl.workers.base import Context, Port, Resumable, Worker
 
 ANY = (1 << 62) - 1

@@ -23,8 +23,9 @@ from srl.graph.spec import Graph, Node
 from srl.learners.base import Learner, Task
 from srl.store.checkpoint import using, write
 from srl.store.weights import starting_weights
-from srl.streams.base import End, version
+from srl.streams.base import version
 from srl.streams.param import ParamPublisher
+from srl.streams.peers import End
 from srl.streams.sample import SampleConsumer
 from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.batches import BatchSource, OnPolicy, Rows

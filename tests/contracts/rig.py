@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from srl.core.spec import Leaf
-from srl.streams.base import End, Side, StreamSpec
+from srl.streams.base import Side, StreamSpec
 from srl.streams.infer import InferClient, InferServer
 from srl.streams.open import open_end
 from srl.streams.param import ParamPublisher, ParamSubscriber
+from srl.streams.peers import End
 from srl.streams.sample import SampleConsumer, SampleProducer
 from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup

@@ -20,7 +20,8 @@ from srl.core.types import Checkpoint, Component, Stop
 from srl.graph.spec import Graph, Node, Stream
 from srl.plan.specs import Derived
 from srl.store import checkpoint
-from srl.streams.base import End, StreamSpec, version
+from srl.streams.base import StreamSpec, version
+from srl.streams.peers import End
 from srl.streams.sample import SampleConsumer, SampleProducer
 from srl.workers.base import Context, Port, Resumable, Worker
 
