@@ -28,9 +28,8 @@ from srl.core.tree import Array, Tree
 from srl.core.types import Counts, Waiting
 from srl.streams.base import StreamSpec, Version
 from srl.streams.codec import Arena, Layout
-from srl.streams.messages import ANSWER, ASK
-from srl.streams.peers import End, Peer, in_order, index_of
-from srl.streams.transport import Transport, Wire
+from srl.streams.peers import Peer, Peers, in_order, index_of
+from srl.streams.transport import ANSWER, ASK, Transport, Wire
 
 Ticket: TypeAlias = int
 """Numbers the questions of one client."""
@@ -59,7 +58,7 @@ class _Question:
     answer: Answer | None = None
 
 
-class InferClient(End[Peer]):
+class InferClient(Peers[Peer]):
     """Where questions are asked. The rows of a question must stay as they are until it is answered."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int, units: int) -> None:
@@ -209,7 +208,7 @@ class _Queued:
         return words is None or words[2 * self.group] == self.ticket
 
 
-class InferServer(End[_ClientPeer]):
+class InferServer(Peers[_ClientPeer]):
     """Where questions are answered. Keeps nothing between questions."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:

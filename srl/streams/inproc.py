@@ -11,10 +11,10 @@ import numpy as np
 from srl.core.errors import UserError
 from srl.core.tree import Tree
 from srl.streams.codec import ALIGN, Arena, Layout
-from srl.streams.peers import End
+from srl.streams.peers import Peers
 from srl.streams.transport import Network, Transport, Wire
 
-_OPEN: WeakValueDictionary[int, End[Any]] = WeakValueDictionary()
+_OPEN: WeakValueDictionary[int, Peers[Any]] = WeakValueDictionary()
 
 
 class InprocTransport(Transport):
@@ -30,7 +30,7 @@ class InprocTransport(Transport):
     def beside(cls, wakeup: Any, network: Network) -> Self:
         return cls()
 
-    def open(self, end: End[Any], arena: Arena) -> Any:
+    def open(self, end: Peers[Any], arena: Arena) -> Any:
         self._source = end.source
         _OPEN[end.source] = end
         self.memory = zeroed(arena.size)
@@ -58,9 +58,9 @@ class InprocTransport(Transport):
 class _DirectWire(Wire):
     __slots__ = ("_peer", "_source")
 
-    def __init__(self, source: int, peer: End[Any]) -> None:
+    def __init__(self, source: int, peer: Peers[Any]) -> None:
         self._source = source
-        self._peer: End[Any] | None = peer
+        self._peer: Peers[Any] | None = peer
 
     def send(self, kind: int, slot: int = 0, number: int = 0, value: int = 0, body: Tree | None = None) -> None:
         if self._peer is not None:

@@ -1,7 +1,7 @@
 """Param streams: the newest version wins. The same for every transport.
 
 publisher                                 subscriber
-publish: write a slot -- CHANGED ----->   latest: look there, copy (newest.py)                 shared memory
+publish: write a slot -- CHANGED ----->   latest: look there, copy (shm.py)                    shared memory
 publish: copy         -- PARAMS ------>   latest: what came last                              in one process
                       <------- POLL ---   "newer than v?", one open question per subscriber   over a network
 publish: copy         -- PARAMS ------>   latest: what came last, then POLL again
@@ -19,10 +19,9 @@ from srl.core.tree import Tree
 from srl.core.types import Counts
 from srl.streams.base import StreamSpec, Version
 from srl.streams.codec import Arena, Layout
-from srl.streams.messages import CHANGED, PARAMS, POLL
-from srl.streams.newest import Reader, Writer, version_arena
-from srl.streams.peers import End, Peer
-from srl.streams.transport import Transport, Wire
+from srl.streams.peers import Peer, Peers
+from srl.streams.shm import NewestReader, NewestWriter, version_arena
+from srl.streams.transport import CHANGED, PARAMS, POLL, Transport, Wire
 
 
 @dataclass(slots=True, eq=False)
@@ -31,14 +30,14 @@ class _SubscriberPeer(Peer):
     """Its open question: -1 asks for any version."""
 
 
-class ParamPublisher(End[_SubscriberPeer]):
+class ParamPublisher(Peers[_SubscriberPeer]):
     """Where new parameters come from."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
         self._layout = Layout(spec.record)
         shares = transport.by == "memory"
         super().__init__(spec, "publisher", name, transport, version_arena(self._layout) if shares else Arena(0, []))
-        self._shared = Writer(self._layout, self._memory) if shares else None
+        self._shared = NewestWriter(self._layout, self._memory) if shares else None
         self._version: Version = -1
         self._newest: Tree = {}
         self._handlers = {POLL: self._on_poll}
@@ -94,11 +93,11 @@ class ParamPublisher(End[_SubscriberPeer]):
 
 @dataclass(slots=True, eq=False)
 class _PublisherPeer(Peer):
-    shared: Reader | None
+    shared: NewestReader | None
     """Where its memory can be seen."""
 
 
-class ParamSubscriber(End[_PublisherPeer]):
+class ParamSubscriber(Peers[_PublisherPeer]):
     """Where the newest parameters are read."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
@@ -106,7 +105,7 @@ class ParamSubscriber(End[_PublisherPeer]):
         super().__init__(spec, "subscriber", name, transport, Arena(0, []))
         self._seen: Version = -1
         self._pending: tuple[Version, Tree] | None = None
-        self._readers: list[Reader] = []
+        self._readers: list[NewestReader] = []
         self._handlers = {PARAMS: self._on_params, CHANGED: self._on_changed}
 
     def latest(self, newer_than: Version) -> tuple[Version, Tree] | None:
@@ -144,7 +143,7 @@ class ParamSubscriber(End[_PublisherPeer]):
         return {PARAMS: self._layout}
 
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _PublisherPeer:
-        shared = Reader(self._layout, wire.memory) if self.transport.by == "memory" else None
+        shared = NewestReader(self._layout, wire.memory) if self.transport.by == "memory" else None
         return _PublisherPeer(name, address["source"], wire, shared)
 
     def _attached(self, peer: _PublisherPeer) -> None:

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from srl.core.errors import WireError
 from srl.core.tree import Tree
@@ -39,7 +39,7 @@ P = TypeVar("P", bound=Peer)
 Handler = Callable[[P, int, int, int, "Tree | None"], None]
 
 
-class End(ABC, Generic[P]):
+class Peers(ABC, Generic[P]):
     """One end of a stream. It never waits: only the loop of its process does. One worker's thread owns it."""
 
     def __init__(self, spec: StreamSpec, side: str, name: str, transport: Transport, arena: Arena) -> None:
@@ -185,6 +185,10 @@ class End(ABC, Generic[P]):
 
     def _release_memory(self) -> None:
         """Drop all views of the arena."""
+
+
+End: TypeAlias = Peers[Any]
+"""What workers hold."""
 
 
 def index_of(name: str) -> int:

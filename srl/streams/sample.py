@@ -28,9 +28,8 @@ from srl.core.tree import Tree
 from srl.core.types import Counts, Waiting
 from srl.streams.base import StreamSpec, Version
 from srl.streams.codec import Arena, Layout
-from srl.streams.messages import CANCEL, CREDIT, FREE, PUT, REQUEST, RETURN, WAIT
-from srl.streams.peers import End, Peer, index_of
-from srl.streams.transport import Transport, Wire
+from srl.streams.peers import Peer, Peers, index_of
+from srl.streams.transport import CANCEL, CREDIT, FREE, PUT, REQUEST, RETURN, WAIT, Transport, Wire
 
 ROWS = 256
 """Consumers (and their restarts) that one producer's ledger has room for."""
@@ -77,7 +76,7 @@ class _Slot:
     open: bool = False
 
 
-class SampleProducer(End[_ConsumerPeer]):
+class SampleProducer(Peers[_ConsumerPeer]):
     """Where slabs are made."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, slots: int) -> None:
@@ -316,7 +315,7 @@ class _ProducerPeer(Peer):
     gone: bool = False
 
 
-class SampleConsumer(End[_ProducerPeer]):
+class SampleConsumer(Peers[_ProducerPeer]):
     """Where slabs arrive."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:

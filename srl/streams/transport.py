@@ -1,4 +1,4 @@
-"""What a transport does: it carries messages and memory, and knows nothing of credits, tickets or versions."""
+"""The messages between ends, and what carries them: a transport knows nothing of credits, tickets or versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,29 @@ from srl.core.tree import Tree
 from srl.streams.codec import Arena, Layout
 
 if TYPE_CHECKING:
-    from srl.streams.peers import End
+    from srl.streams.peers import Peers
+
+
+# Every message between two ends: (kind, slot, number, value), and a record where one is named. Handlers in sample.py, infer.py
+# and param.py name their arguments in this order. A kind fits into 16 bits; 0 is left to the transports.
+#
+# sample streams                             slot       number     value                          record
+REQUEST = 1  #     producer -> consumer      ledger row -          1: no other consumer to ask    -
+CANCEL = 2  #      producer -> consumer      -          -          -                              -
+WAIT = 3  #        consumer -> producer      -          -          -                              -
+CREDIT = 4  #      consumer -> producer      -          credit     min_version                    -
+PUT = 5  #         producer -> consumer      slot       credit     -                              the slab
+FREE = 6  #        consumer -> producer      slot       -          -                              -
+RETURN = 7  #      producer -> consumer      -          credit     -                              -
+
+# infer streams
+ASK = 16  #        client -> server          group      ticket     min_version                    the rows
+ANSWER = 17  #     server -> client          group      ticket     version                        the answer
+
+# param streams
+CHANGED = 24  #    publisher -> subscriber   -          -          -                              - (shared memory: look again)
+POLL = 25  #       subscriber -> publisher   -          version+1  -                              - (send what is newer)
+PARAMS = 26  #     publisher -> subscriber   -          -          version                        the parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +58,7 @@ class Transport(ABC):
         """One for an end of a process with this wakeup."""
 
     @abstractmethod
-    def open(self, end: End[Any], arena: Arena) -> Any:
+    def open(self, end: Peers[Any], arena: Arena) -> Any:
         """Memory for the arena, for reading and writing."""
 
     @abstractmethod
@@ -62,7 +84,7 @@ class Wire(ABC):
 
     @abstractmethod
     def send(self, kind: int, slot: int = 0, number: int = 0, value: int = 0, body: Tree | None = None) -> None:
-        """Hand a message (`messages.py`) over, in order; never waits, never loses it while both ends live."""
+        """Hand a message over, in order; never waits, never loses it while both ends live."""
 
     @property
     def memory(self) -> Any:

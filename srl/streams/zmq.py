@@ -16,7 +16,7 @@ from srl.core.tree import Tree
 from srl.streams.codec import Arena, Layout, Packer
 from srl.streams.curve import Gate, gate_of
 from srl.streams.inproc import zeroed
-from srl.streams.peers import End
+from srl.streams.peers import Peers
 from srl.streams.sequence import HEADER, Head, Sequence
 from srl.streams.transport import Network, Transport, Wire
 from srl.streams.wakeup import Wakeup
@@ -71,7 +71,7 @@ class ZmqTransport(Transport):
         self.disconnects = 0
         """Connections that broke, also during their handshake, or that ZeroMQ cut because a frame was larger than agreed."""
 
-    def open(self, end: End[Any], arena: Arena) -> Any:
+    def open(self, end: Peers[Any], arena: Arena) -> Any:
         self.end = end
         self.schema = int.from_bytes(hashlib.sha256(f"{end.spec.name} {end._agreed}".encode()).digest()[:8], "little")
         records = [Layout(spec) for spec in (end.spec.record, end.spec.answer)]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from srl.core.spec import Leaf
-from srl.streams.messages import ANSWER, ASK, FREE, PUT, REQUEST, RETURN
 from srl.streams.open import open_end
+from srl.streams.transport import ANSWER, ASK, FREE, PUT, REQUEST, RETURN
 from srl.streams.wakeup import Wakeup
 from tests.contracts.rig import Rig, answer_to, fill, read, rows
 from tests.errors import raises

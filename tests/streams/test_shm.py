@@ -15,8 +15,8 @@ import pytest
 
 from srl.core.errors import WireError
 from srl.core.spec import Leaf
-from srl.streams.messages import RETURN
 from srl.streams.shm import Segment
+from srl.streams.transport import RETURN
 from tests.contracts.rig import Rig, params
 from tests.errors import raises
 
@@ -109,7 +109,8 @@ def test_a_copy_that_was_overtaken_is_made_again(rig: Rig, behind: int) -> None:
         publisher.publish(number, params(number))
     assert reader.latest(-1) is not None
     publisher.publish(10, params(10))
-    reader._copy = [array.view(Interrupted) for array in reader._copy]  # type: ignore[attr-defined]
+    shared = reader._readers[0]  # type: ignore[attr-defined]
+    shared._copy = [array.view(Interrupted) for array in shared._copy]
     Interrupted.publisher = publisher
     found = reader.latest(-1)
     assert Interrupted.publisher is None

@@ -15,10 +15,9 @@ import zmq
 
 from srl.core.errors import WireError
 from srl.core.spec import Leaf
-from srl.streams.messages import ASK, POLL, PUT
 from srl.streams.open import open_end
 from srl.streams.sequence import HEADER
-from srl.streams.transport import Network
+from srl.streams.transport import ASK, POLL, PUT, Network
 from srl.streams.zmq import new_curve_keys
 from tests.contracts.rig import Rig, answer_to, fill, params, read, rows
 
