@@ -15,10 +15,10 @@ from srl.core.spec import TreeSpec
 from srl.core.tree import copy_into
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
-from srl.replay.fifo import Fifo
 from srl.streams.peers import End
 from srl.streams.sample import Loan, SampleConsumer, SampleProducer, Slab
 from srl.workers.base import Context, Port, Resumable, Worker
+from srl.workers.fifo import Fifo
 
 
 @dataclass(frozen=True, kw_only=True)

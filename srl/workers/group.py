@@ -22,6 +22,7 @@ from srl.streams.base import Version
 from srl.streams.sample import Slab
 from srl.workers.episodes import EpisodeLog
 from srl.workers.player import Player
+from srl.workers.rows import check_finite
 
 EPISODES = ""
 """Beside the names of policies: the slab that records of ended episodes are written into."""
@@ -123,7 +124,7 @@ class Group:
     def finish(self) -> dict[str, Slab]:
         """The slab is full and row T answered: the slabs to hand on."""
         for player in self._all:
-            player.check(self.tick - self.row, self._graph.seed)
+            check_finite(player.slab.tree, player.info.name, self._first_env, self.tick - self.row, self._graph.seed)
             player.keep(self.row)
         return self._close()
 

@@ -13,13 +13,13 @@ import numpy as np
 from srl.api.actions import action_map, has_choice
 from srl.api.env import EnvSpec, TeamBlock, mask_leaves
 from srl.api.slab import SlabShape, slab_spec
-from srl.core.errors import UserError
 from srl.core.seeds import row_keys, word
 from srl.core.spec import lead, zeros
-from srl.core.tree import Array, Tree, copy_into, leaves, map_tree
+from srl.core.tree import Array, Tree, copy_into, map_tree
 from srl.plan.specs import PolicyInfo
 from srl.streams.base import Version
 from srl.streams.sample import Slab
+from srl.workers.rows import Row, rows_of, team_blocks
 
 
 class Player:
@@ -44,20 +44,26 @@ class Player:
         if info.spec.state is not None:
             self.carry["state"] = zeros(lead(info.spec.state, envs))
         self.slices = _team_slices(env, info.teams)
-        self._first_env, self._root = first_env, seed ^ word(info.name)
+        self._root = seed ^ word(info.name)
         self._map = action_map(info.spec.action, info.bounds)
         self._scratch: Slab | None = None
-        self._views: dict[int, list[_Row]] = {}
-        self._rows: list[_Row] = []
+        self._views: dict[int, list[Row]] = {}
+        self._rows: list[Row] = []
 
     def open(self, slab: Slab | None) -> None:
         """Use this slab, or memory that is never sent; its row 0 is the carry row."""
         if slab is None:
-            slab = self._scratch = self._scratch or self._new_scratch()
+            if self._scratch is None:
+                spec = slab_spec(self.shape, self.info.spec, memory={}, extra={}, signals=self.info.signals)
+                self._scratch = Slab(tree=zeros(spec), slot=-1, credit=-1, min_version=0)
+            slab = self._scratch
         self.slab = slab
         tree: Any = slab.tree
         rows = self._views.get(slab.slot)
-        self._rows = rows if rows is not None else self._views.setdefault(slab.slot, self._new_views(tree))
+        if rows is None:
+            asked = {"ids": self.ids, "memory": self.memory} if self._recurrent else {"ids": self.ids}
+            rows = self._views[slab.slot] = rows_of(tree, self.info, self.shape, asked, self.slices, self.active)
+        self._rows = rows
         for name in self.carry:
             copy_into(map_tree(lambda leaf: leaf[0], tree[name]), self.carry[name])
         tree["reward"][...] = 0.0
@@ -123,16 +129,6 @@ class Player:
             self._remember(after)
         return any_ended
 
-    def check(self, tick: int, seed: int) -> None:
-        """Refuse a slab with a number that is not finite: a single nan would make all weights nan. `tick` is that of row 0."""
-        tree: Any = self.slab.tree
-        with np.errstate(all="ignore"):
-            for name in ("reward", "obs", "state"):
-                for path, leaf in leaves(tree[name], name) if name in tree else ():
-                    # one sum finds a nan or an infinity; a sum that overflows is looked at again
-                    if leaf.dtype.kind == "f" and not np.isfinite(np.add.reduce(leaf, axis=None)):
-                        self._refuse(path, leaf, tick, seed)
-
     def keep(self, row: int) -> None:
         """Keep this row as the carry row."""
         tree: Any = self.slab.tree
@@ -146,7 +142,8 @@ class Player:
         rows = (self.shape.envs, self.shape.agents)
         reward, terminated, truncated = np.zeros(rows, np.float32), np.zeros(rows, bool), np.zeros(rows, bool)
         signals = {name: zeros(lead(leaf, *rows)) for name, leaf in self.info.signals.items()}
-        return self._team_blocks(self.carry["obs"], self.carry.get("mask"), reward, terminated, truncated, signals)
+        obs, mask = self.carry["obs"], self.carry.get("mask")
+        return team_blocks(self.slices, self.active, obs, mask, reward, terminated, truncated, signals)
 
     def begin(self) -> None:
         """The env was reset: every active agent starts an episode."""
@@ -179,113 +176,10 @@ class Player:
             kept["memory"] = self.memory
         return kept
 
-    # views --------------------------------------------------------------------------------------------------------
-
-    def _new_scratch(self) -> Slab:
-        info = self.info
-        return Slab(
-            tree=zeros(slab_spec(self.shape, info.spec, memory={}, extra={}, signals=info.signals)),
-            slot=-1,
-            credit=-1,
-            min_version=0,
-        )
-
-    def _new_views(self, tree: dict[str, Any]) -> list[_Row]:
-        reads = [name for name in ("obs", "mask", "state") if name in self.info.reads and name in tree]
-        rows = []
-        for number in range(self.shape.steps + 1):
-            row = _Row({name: _at(tree[name], number) for name in (*reads, "first")})
-            row.question["ids"] = self.ids
-            if self._recurrent:
-                row.question["memory"] = self.memory
-            row.first = tree["first"][number]
-            row.extra = _at(tree["extra"], number) if "extra" in tree else None
-            row.state = _at(tree["state"], number) if "state" in tree else None
-            rows.append(row)
-            if number == self.shape.steps:
-                return rows
-            row.action = _at(tree["action"], number)
-            row.valid, row.reward = tree["valid"][number], tree["reward"][number]
-            row.terminated, row.truncated = tree["terminated"][number], tree["truncated"][number]
-            after = _at(tree["mask"], number + 1) if "mask" in tree else None
-            if after is not None:
-                row.mask, row.choice = _at(tree["mask"], number), tree["choice"][number]
-            signals = {name: _at(tree["signals"][name], number) for name in self.info.signals}
-            obs = _at(tree["obs"], number + 1)
-            row.blocks = self._team_blocks(obs, after, row.reward, row.terminated, row.truncated, signals)
-            every = self.shape.memory_every
-            if "memory" in tree and (number == 0 or (every is not None and number % every == 0)):
-                row.memory = _at(tree["memory"], number // (every or 1))
-        return rows
-
-    def _team_blocks(
-        self, obs: Tree, mask: Tree | None, reward: Array, terminated: Array, truncated: Array, signals: Mapping[str, Tree]
-    ) -> dict[str, TeamBlock]:
-        def part(tree: Any, agents: slice) -> Any:
-            return map_tree(lambda leaf: leaf[:, agents], tree)
-
-        return {
-            team: TeamBlock(
-                obs=part(obs, agents),
-                mask=part(mask, agents) if mask is not None else None,
-                active=self.active[:, agents],
-                reward=reward[:, agents],
-                terminated=terminated[:, agents],
-                truncated=truncated[:, agents],
-                signals={name: part(leaf, agents) for name, leaf in signals.items()},
-            )
-            for team, agents in self.slices.items()
-        }
-
-    def _remember(self, row: _Row) -> None:
+    def _remember(self, row: Row) -> None:
         """Record the memory that this row is asked with, if the slab has a place for it."""
         if row.memory is not None:
             copy_into(row.memory, self.memory)
-
-    def _refuse(self, path: str, leaf: Array, tick: int, seed: int) -> None:
-        found = np.argwhere(~np.isfinite(leaf))
-        if not len(found):
-            return
-        row, env, *rest = found[0]
-        value = leaf[tuple(found[0])]
-        whose = f"for agent {rest[0]} of policy '{self.info.name}'" if rest and path != "state" else "as its state"
-        what = "reward" if path == "reward" else "observation"
-        raise UserError(
-            f"env {self._first_env + env} wrote the {what} {value} {whose}",
-            ("key", path),
-            ("step", f"{tick + row:,} of this env, seed {seed}"),
-            ("expected", "finite numbers: a single nan makes all weights nan"),
-            code="E05",
-        )
-
-
-class _Row:
-    """Views of one row of a slab, made once for each slot."""
-
-    __slots__ = (
-        "action", "blocks", "choice", "extra", "first", "mask", "memory", "question", "reward", "state", "terminated",
-        "truncated", "valid",
-    )  # fmt: skip
-    action: Any
-    blocks: dict[str, TeamBlock]
-    choice: Array | None
-    extra: Any
-    first: Array
-    mask: Any
-    memory: Any
-    reward: Array
-    state: Any
-    terminated: Array
-    truncated: Array
-    valid: Array
-
-    def __init__(self, question: dict[str, Any]) -> None:
-        self.question = question
-        self.action = self.choice = self.extra = self.mask = self.memory = self.state = None
-
-
-def _at(tree: Any, row: int) -> Any:
-    return map_tree(lambda leaf: leaf[row], tree)
 
 
 def _team_slices(env: EnvSpec, teams: Sequence[str]) -> dict[str, slice]:

@@ -11,7 +11,7 @@ import pytest
 import srl
 from srl.core.errors import SrlError
 from srl.core.spec import Leaf
-from srl.replay.fifo import Fifo
+from srl.workers.fifo import Fifo
 
 ROOT = Path(__file__).parents[2]
 STEPS, ENVS, SLABS = 16, 4, 2

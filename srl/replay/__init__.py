@@ -1,1 +1,0 @@
-"""What buffers and trainers keep rows in."""
