@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any, cast
 
 import numpy as np
 
 from srl.api.policy import NoConfig
-from srl.api.slab import SlabShape
 from srl.core.errors import RunError, SettingError, UserError
 from srl.core.load import load, option
 from srl.core.readings import TRAIN
 from srl.core.registry import REGISTRIES
-from srl.core.seeds import word
 from srl.core.text import count
-from srl.core.tree import Array, Tree, leaves
+from srl.core.tree import Tree
 from srl.core.types import Component, Waiting
 from srl.graph.spec import Graph, Node
-from srl.learners.base import Learner, Task
-from srl.store.checkpoint import using, write
-from srl.store.weights import starting_weights
+from srl.learners.base import Learner
+from srl.store.checkpoint import using
 from srl.streams.base import version
 from srl.streams.param import ParamPublisher
 from srl.streams.peers import End
@@ -30,6 +27,7 @@ from srl.streams.sample import SampleConsumer
 from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.batches import BatchSource, OnPolicy, Rows
 from srl.workers.checkpoints import Checkpoints
+from srl.workers.task import Progress, check_finite_weights, explained, task_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +71,7 @@ class TrainerWorker(Resumable, Worker):
         )
         kind = REGISTRIES["learner"].resolve(args.learner.use)
         settings = load(getattr(kind, "Config", NoConfig), args.learner.args, path=("workers", context.node.name, "learner"))
-        self.learner: Learner = kind(_task(context, args, self._between), settings)
+        self.learner: Learner = kind(task_of(context, args.policy, args.slabs, self._between), settings)
         self._params = cast(ParamPublisher, ends["params"])
         self._progress = Progress(context.graph.stop)
         self._checkpoints = Checkpoints(context, args.policy)
@@ -167,7 +165,7 @@ class TrainerWorker(Resumable, Worker):
 
     def _write(self, workers: Tree | None) -> None:
         groups, state = self.learner.state()
-        self._check_sound(groups["policy"])
+        check_finite_weights(groups["policy"], self.args.policy, self.updates)
         state = {**state, "updates": self.updates, "env_steps": self.env_steps, "seconds": self._progress.seconds}
         self._checkpoints.write(self.updates, self.env_steps, groups, state, workers)
 
@@ -196,38 +194,13 @@ class TrainerWorker(Resumable, Worker):
         try:
             feedback = self.learner.update(rows)
         except RunError as error:
-            raise self._explained(error, rows) from error
+            raise explained(error, rows, self.context.folder, self.args.policy, self.updates, self.env_steps) from error
         self.source.done(feedback)
         self.updates += 1
         if self.updates % self.args.publish_every == 0 or self.args.staleness == 0:
             self._publish()
         self._count(rows, perf_counter() - before)
         self._checkpoint_if_due()
-
-    def _explained(self, error: RunError, rows: Rows) -> RunError:
-        """The error with policy and update, and the batch that led to it in the run folder."""
-        found = []
-        for path, leaf in leaves(rows):
-            if leaf.dtype.kind == "f" and not (fine := np.isfinite(leaf)).all():
-                at = ", ".join(map(str, np.argwhere(~fine)[0]))
-                found.append(f"in its batch {path} has {int((~fine).sum())} of {leaf.size} such numbers, the first at [{at}]")
-        headline = "; ".join([f"policy '{self.args.policy}', update {self.updates}: {error.headline}", *found])
-        told = RunError(headline, *error.facts, code=error.code)
-        if self.context.folder is not None:
-            folder = self.context.folder / "failed" / self.args.policy
-            written = write(folder, self.env_steps, {"rows": cast("dict[str, Any]", rows)}, {"updates": self.updates})
-            told.add("batch", str(written))
-        return told.add("try", "a smaller algorithm.lr, or --resume: the last checkpoint is from before this update")
-
-    def _check_sound(self, params: Mapping[str, Array]) -> None:
-        """Nothing is written over a sound checkpoint."""
-        for name, array in params.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise RunError(
-                    f"policy '{self.args.policy}', update {self.updates}: its parameter {name} is not finite",
-                    ("checkpoint", "the last one is from before"),
-                    code="R05",
-                )
 
     def _count(self, rows: Rows, seconds: float) -> None:
         trained, lag = float(np.count_nonzero(rows["valid"])), self.source.lag
@@ -262,62 +235,3 @@ class TrainerWorker(Resumable, Worker):
         self.source.restart(self.updates, int(state["env_steps"]))
         self._progress.before = float(state.get("seconds", 0.0))
         self._count_progress()
-
-
-def _task(context: Context, args: TrainerArgs, between: Callable[[], None]) -> Task:
-    """What the learner of this policy is to learn."""
-    graph, info = context.graph, context.derived.policies[args.policy]
-    entry = graph.policies[args.policy]
-    if entry.algorithm is None:
-        raise UserError(f"policy '{args.policy}' has no algorithm, but node '{context.node.name}' is to train it", code="E10")
-    algorithm = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
-    policy = REGISTRIES["policy"].resolve(entry.policy.use)
-    record: Any = context.derived.streams[context.node.ports["samples"]].record
-    steps, envs, agents = record["reward"].shape
-    return Task(
-        algorithm=algorithm,
-        config=load(algorithm.Config, entry.algorithm.args, path="algorithm"),
-        policy=policy,
-        policy_config=load(policy.Config, entry.policy.args, path="policy"),
-        spec=info.spec,
-        shape=SlabShape(steps=steps, envs=envs * args.slabs, agents=agents, memory_every=info.memory_every),
-        seed=graph.seed ^ (0 if len(graph.policies) == 1 else word(args.policy)),
-        device=context.node.device,
-        threads=context.node.threads,
-        weights=starting_weights(graph.policies, args.policy, own=(context.folder, context.resume)),
-        between=between,
-    )
-
-
-class Progress:
-    """How far a run is, 0..1, by the nearest of its stop conditions. `stop.return` has no progress."""
-
-    def __init__(self, stop: Any) -> None:
-        self._stop = stop
-        self._started: float | None = None
-        self.before = 0.0
-        """Seconds of earlier sessions: each may last `stop.seconds`."""
-
-    def start(self) -> None:
-        """The first poll. Without `stop.seconds` no clock is read: inline runs repeat."""
-        if self._stop.seconds and self._started is None:
-            self._started = monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Wall time of all sessions, as far as it was measured."""
-        return self.before + (monotonic() - self._started if self._started is not None else 0.0)
-
-    def counted(self, env_steps: int, updates: int) -> float:
-        """Towards the counts: reaching them ends the run. The controller watches the clock."""
-        parts = [0.0]
-        if self._stop.env_steps:
-            parts.append(env_steps / self._stop.env_steps)
-        if self._stop.updates:
-            parts.append(updates / self._stop.updates)
-        return min(1.0, max(parts))
-
-    def at(self, env_steps: int, updates: int) -> float:
-        """Towards all of them."""
-        counted = self.counted(env_steps, updates)
-        return max(counted, min(1.0, self.seconds / (self.before + self._stop.seconds))) if self._stop.seconds else counted

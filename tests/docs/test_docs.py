@@ -264,3 +264,12 @@ def run(module: str, *words: str) -> str:
     ended = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True, timeout=110, check=False)
     assert ended.returncode == FINISHED, ended.stderr[-3000:]
     return ended.stdout
+
+
+def test_the_path_of_one_observation_is_short_enough_to_be_read():
+    """The files that docs/architecture.md tells a newcomer to read in order."""
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("## The path of one observation")[2].partition("\n## ")[0]
+    path = re.findall(r"^\| \d+ \| `(srl/[\w/]+\.py)` \|", table, re.M)
+    lines = {file: len((ROOT / file).read_text().splitlines()) for file in path}
+    assert 10 <= len(path) <= 15
+    assert sum(lines.values()) <= 2500, lines

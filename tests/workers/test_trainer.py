@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import srl
-import srl.workers.trainer as trainer_room
+import srl.workers.task as task_room
 from srl.algorithms.ppo import PPO
 from srl.api.algorithm import Batch, Feedback, Metrics
 from srl.core.machine import Machine
@@ -59,7 +59,7 @@ STOP = ["~stop.env_steps", "~stop.return", "stop.seconds=10"]
 
 def test_schedules_follow_a_run_that_stops_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(trainer_room, "monotonic", lambda: now[0])
+    monkeypatch.setattr(task_room, "monotonic", lambda: now[0])
     settings = {"sampling": {"envs": 4, "steps": 8}, "algorithm": {"lr": {"from": 1.0, "to": 0.0}, "epochs": 1}}
     with srl.build("cartpole", overrides=STOP, **settings) as session:
         rates = []
@@ -71,13 +71,13 @@ def test_schedules_follow_a_run_that_stops_by_seconds(monkeypatch: pytest.Monkey
 
 def test_a_resume_by_seconds_continues_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(trainer_room, "monotonic", lambda: now[0])
-    progress = trainer_room.Progress(Stop(seconds=10.0, env_steps=1000))
+    monkeypatch.setattr(task_room, "monotonic", lambda: now[0])
+    progress = task_room.Progress(Stop(seconds=10.0, env_steps=1000))
     assert progress.at(0, 0) == 0.0
     progress.start()
     now[0] = 4.0
     assert (progress.at(0, 0), progress.at(900, 0), progress.counted(0, 0)) == (0.4, 0.9, 0.0)
-    second = trainer_room.Progress(Stop(seconds=10.0))
+    second = task_room.Progress(Stop(seconds=10.0))
     second.before = progress.seconds
     second.start()
     now[0] = 7.0
