@@ -12,40 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_NAMES = {
-    "Algorithm": "srl.api.algorithm",
-    "Needs": "srl.api.algorithm",
-    "Batch": "srl.api.batch",
-    "NeuralPolicy": "srl.api.neural",
-    "Policy": "srl.api.policy",
-    "PolicySpec": "srl.api.policy",
-    "Ask": "srl.api.policy",
-    "Act": "srl.api.policy",
-    "Env": "srl.api.env",
-    "BatchEnv": "srl.api.env",
-    "EnvSpec": "srl.api.env",
-    "TeamSpec": "srl.api.env",
-    "Box": "srl.api.env",
-    "Discrete": "srl.api.env",
-    "MultiDiscrete": "srl.api.env",
-    "MultiBinary": "srl.api.env",
-    "Transform": "srl.api.transform",
-    "Worker": "srl.workers.base",
-    "Port": "srl.workers.base",
-    "Sink": "srl.observe.sinks.base",
-    "GraphBuilder": "srl.graph.builder",
-    "option": "srl.core.load",
-    "register_algorithm": "srl.core.registry",
-    "register_env": "srl.core.registry",
-    "register_learner": "srl.core.registry",
-    "register_policy": "srl.core.registry",
-    "register_sink": "srl.core.registry",
-    "register_transform": "srl.core.registry",
-    "register_transport": "srl.core.registry",
-    "register_worker": "srl.core.registry",
-    "build": "srl.session",
-    "load_run": "srl.loaded",
+_HOMES = {
+    "srl.api.algorithm": ("Algorithm", "Needs"),
+    "srl.api.batch": ("Batch",),
+    "srl.api.env": ("Env", "BatchEnv", "EnvSpec", "TeamSpec", "Box", "Discrete", "MultiDiscrete", "MultiBinary"),
+    "srl.api.neural": ("NeuralPolicy",),
+    "srl.api.policy": ("Policy", "PolicySpec", "Ask", "Act"),
+    "srl.api.transform": ("Transform",),
+    "srl.core.load": ("option",),
+    "srl.core.registry": tuple(
+        f"register_{kind}" for kind in ("algorithm", "env", "learner", "policy", "sink", "transform", "transport", "worker")
+    ),
+    "srl.graph.builder": ("GraphBuilder",),
+    "srl.loaded": ("load_run",),
+    "srl.observe.sinks.base": ("Sink",),
+    "srl.session": ("build",),
+    "srl.workers.base": ("Port", "Worker"),
 }
+_NAMES = {name: module for module, names in _HOMES.items() for name in names}
 _OTHER = {"Env": "BatchEnv"}
 """Names under which a class goes here, if not its own."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -59,12 +60,7 @@ class LoadedRun:
             raise UserError(f"the run has no policy '{name}'", ("policies", ", ".join(self.derived.policies)))
         info = self.derived.policies[name]
         acting = ready_policy(info, self.graph.policies[name])
-        path = None
-        if self._learned(name):
-            path = self.checkpoint(which, name)
-            check_layers(path, name, info.params, ("try", "the policy and env of the run that wrote it"))
-            saved = checkpoint.read(path)
-            acting.load(saved.tree("policy"), saved.step)
+        path = self._load(acting, which, name) if self._learned(name) else None
         return LoadedPolicy(info, acting, path, self.graph.seed)
 
     def network(self, which: str | Path = "best", *, name: str | None = None) -> NeuralPolicy:
@@ -76,12 +72,10 @@ class LoadedRun:
         from srl.api.neural import drawing_nothing
 
         name = name or self._only()
-        info, path = self.derived.policies[name], self.checkpoint(which, name)
-        check_layers(path, name, info.params, ("try", "the policy and env of the run that wrote it"))
+        info = self.derived.policies[name]
         with drawing_nothing():
             network: NeuralPolicy = new_policy(info.use, info.config, info.spec)
-        saved = checkpoint.read(path)
-        network.load(saved.tree("policy"), saved.step)
+        self._load(network, which, name)
         return network.eval()
 
     def checkpoint(self, which: str | Path = "best", name: str | None = None) -> Path:
@@ -116,9 +110,7 @@ class LoadedRun:
 
     def rollout(self, policies: Mapping[str, LoadedPolicy], *, envs: int, role: str = "play", render: bool = False) -> Rollout:
         """New envs in which these policies act."""
-        graph = self.graph
-        if render:
-            graph = rendering(graph)
+        graph = rendering(self.graph) if render else self.graph
         return Rollout(graph, self.derived, {name: one.acting for name, one in policies.items()}, envs=envs, role=role)
 
     def evaluate(
@@ -136,26 +128,28 @@ class LoadedRun:
         """
         greedy = self.greedy if greedy is None else greedy
         policies = {name: self.policy(which, name=name) for name in self.derived.policies} | dict(against or {})
-        rollout = self.rollout(policies, envs=envs or min(episodes, 8), role="evaluation")
-        try:
+        with closing(self.rollout(policies, envs=envs or min(episodes, 8), role="evaluation")) as rollout:
             while not rollout.step(greedy=greedy, episodes=episodes):
                 pass
             spread = {name: float(np.std(values, ddof=len(values) > 1)) for name, values in rollout.returns().items()}
             return Evaluation(rollout.result(), spread=spread, episodes=rollout.episodes, greedy=greedy)
-        finally:
-            rollout.close()
 
     def play(self, which: str | Path = "best", *, episodes: int = 1, greedy: bool | None = None) -> Iterator[Array]:
         """Pictures of one env, `[height, width, 3]`, for so many episodes. `greedy` as in `evaluate`."""
         greedy = self.greedy if greedy is None else greedy
         policies = {name: self.policy(which, name=name) for name in self.derived.policies}
-        rollout = self.rollout(policies, envs=1, render=True)
-        try:
+        with closing(self.rollout(policies, envs=1, render=True)) as rollout:
             yield picture(rollout)
             while not rollout.step(greedy=greedy, episodes=episodes):
                 yield picture(rollout)
-        finally:
-            rollout.close()
+
+    def _load(self, acting: Policy, which: str | Path, name: str) -> Path:
+        """Give a policy the weights of a checkpoint."""
+        path = self.checkpoint(which, name)
+        check_layers(path, name, self.derived.policies[name].params, ("try", "the policy and env of the run that wrote it"))
+        saved = checkpoint.read(path)
+        acting.load(saved.tree("policy"), saved.step)
+        return path
 
     def _no_checkpoint(self, which: str, place: Path) -> UserError:
         whole = [one.name for one in checkpoint.checkpoints(place)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from srl.store.weights import archive_folder, checkpoint_folder, initial_folder
 
 FILE = "cross_play.json"
 _ENVS = 32
+_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,6 @@ class Side:
     team: str
     policy: str
     versions: tuple[Version, ...]
-
-    def to_data(self, run: Path) -> dict[str, Any]:
-        """Plain data; paths as they are inside the run folder."""
-        listed = [
-            {"name": one.name, "step": one.step, "path": str(one.path.relative_to(run)) if one.path is not None else None}
-            for one in self.versions
-        ]
-        return {"team": self.team, "policy": self.policy, "versions": listed}
 
 
 @dataclass(slots=True)
@@ -85,24 +78,22 @@ class Payoff:
     def line(self, number: int) -> str:
         """One row of the matrix, with its mean."""
         shares = self.matrix[number]
-        return self._line(self.rows.versions[number].label, [*map(_number, shares), _number(float(np.mean(shares)))])
+        return self._line(self.rows.versions[number].label, [f"{value:.3g}" for value in [*shares, np.mean(shares)]])
 
     def foot(self) -> str:
         """The means of the columns."""
         means = np.mean(self.matrix, axis=0)
-        return self._line("mean", [*(_number(float(mean)) for mean in means), _number(float(means.mean()))])
+        return self._line("mean", [f"{value:.3g}" for value in [*means, means.mean()]])
 
     def write(self) -> Path:
         """Write all of it into the run folder."""
-        data = {
-            "statistic": self.statistic,
-            "episodes": self.episodes,
-            "greedy": self.greedy,
-            "rows": self.rows.to_data(self.run),
-            "columns": self.columns.to_data(self.run),
-            "matrix": self.matrix,
-            "cells": self.cells,
-        }
+        data = {name: getattr(self, name) for name in ("statistic", "episodes", "greedy", "matrix", "cells")}
+        for name, side in (("rows", self.rows), ("columns", self.columns)):
+            listed = [
+                {"name": one.name, "step": one.step, "path": str(one.path.relative_to(self.run)) if one.path else None}
+                for one in side.versions
+            ]
+            data[name] = {"team": side.team, "policy": side.policy, "versions": listed}
         path = self.run / FILE
         replace_file(path, json.dumps(data, indent=1) + "\n")
         return path
@@ -130,7 +121,7 @@ def play_all(
     rows, columns = (side(run, team, versions) for team in _two_teams(run))
     statistic = statistic or next(iter(run.derived.env.headline), f"return/{rows.team}")
     payoff = Payoff(run.folder, rows, columns, statistic, episodes, run.greedy if greedy is None else greedy)
-    here, there = ([_policy(run, one, version) for version in one.versions] for one in (rows, columns))
+    here, there = ([run.policy(version.path or "best", name=one.policy) for version in one.versions] for one in (rows, columns))
     for number, ours in enumerate(here):
         payoff.cells.append([])
         for theirs in there:
@@ -167,13 +158,6 @@ def saved(run: LoadedRun, policy: str) -> list[Version]:
     return [by_step[step] for step in sorted(by_step)]
 
 
-_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}"
-
-
 def _two_teams(run: LoadedRun) -> list[str]:
     teams = list(run.derived.env.teams)
     if len(teams) != 2:
@@ -184,18 +168,11 @@ def _two_teams(run: LoadedRun) -> list[str]:
     return teams
 
 
-def _policy(run: LoadedRun, side: Side, version: Version) -> LoadedPolicy:
-    return run.policy(version.path or "best", name=side.policy)
-
-
 def _match(run: LoadedRun, payoff: Payoff, players: dict[str, LoadedPolicy], envs: int) -> dict[str, float]:
     """Play one match in new envs, so that a cell does not depend on the others."""
     owners = {one.info.name: one for one in players.values()}
-    rollout = run.rollout(owners, envs=envs, role="cross_play")
-    try:
+    with closing(run.rollout(owners, envs=envs, role="cross_play")) as rollout:
         rollout.restart({team: one.acting for team, one in players.items()})
         while not rollout.step(greedy=payoff.greedy, episodes=payoff.episodes):
             pass
         return rollout.result()
-    finally:
-        rollout.close()

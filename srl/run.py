@@ -59,7 +59,11 @@ class Run:
         if self._thread is None:
             self._run()  # in this thread: signals reach the controller
         else:
-            self._join(self._thread, timeout)
+            try:
+                self._thread.join(timeout)
+            except KeyboardInterrupt:
+                self.stop()
+                self._thread.join()
         if self._problem is not None:
             raise self._problem
         if self.result is None:
@@ -91,13 +95,6 @@ class Run:
             self.result = self._controller.run()
         except BaseException as problem:
             self._problem = problem
-
-    def _join(self, thread: threading.Thread, timeout: float | None) -> None:
-        try:
-            thread.join(timeout)
-        except KeyboardInterrupt:
-            self.stop()
-            thread.join()
 
 
 def make_run(

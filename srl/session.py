@@ -48,7 +48,13 @@ class Session:
             self._backend.close()
             raise
         if self._trainers:
-            self._keep_batches()
+            update = self.algorithm.update
+
+            def kept(batch: Any) -> Any:
+                self.batch = batch
+                return update(batch)
+
+            self.algorithm.update = kept
 
     def step(self, updates: int = 1) -> Mapping[str, float]:
         """Run until so many more updates are made (without a trainer: so many sweeps that did something).
@@ -62,7 +68,11 @@ class Session:
             idle = 0 if done else idle + 1
             if (self._updates - start if self._trainers else swept) >= updates:
                 break
-        self._take()
+        reading = Reading()
+        for report in self._loop.reports().values():
+            reading.merge(report.reading)
+        self.totals = reading.shown("count", "gauge", "min", "max")
+        self.means = reading.shown("mean", "spread", "episode", "point")
         return self.means
 
     @property
@@ -105,20 +115,3 @@ class Session:
     @property
     def _updates(self) -> float:
         return float(sum(worker.updates for worker in self._trainers))
-
-    def _keep_batches(self) -> None:
-        algorithm = self.algorithm
-        update = algorithm.update
-
-        def kept(batch: Any) -> Any:
-            self.batch = batch
-            return update(batch)
-
-        algorithm.update = kept
-
-    def _take(self) -> None:
-        reading = Reading()
-        for report in self._loop.reports().values():
-            reading.merge(report.reading)
-        self.totals = reading.shown("count", "gauge", "min", "max")
-        self.means = reading.shown("mean", "spread", "episode", "point")

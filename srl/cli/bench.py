@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,6 @@ class Costs:
         """Env steps per second if nothing else took any time."""
         return cores * 1e6 / (self.env + self.act + self.train)
 
-    def mean(self, other: Costs) -> Costs:
-        """The mean of two measurements."""
-        return Costs((self.env + other.env) / 2, (self.act + other.act) / 2, (self.train + other.train) / 2)
-
 
 def bench(argv: list[str]) -> int:
     """Measure and print. The ratio can be compared between machines."""
@@ -49,7 +45,8 @@ def bench(argv: list[str]) -> int:
     prepared = prepare(experiment, [*overrides, *dropped])
     before = measure(prepared, given.seconds / 6)
     rate = achieved(prepared)
-    costs = before.mean(measure(prepared, given.seconds / 6))  # the machine may have become slower meanwhile
+    after = measure(prepared, given.seconds / 6)  # the machine may have become slower meanwhile
+    costs = Costs(*(sum(pair) / 2 for pair in zip(astuple(before), astuple(after), strict=True)))
     cores = prepared.machine.cores
     limit = costs.limit(cores)
     rows = [
@@ -79,7 +76,7 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
         sampled = session.totals["env_steps"] - sampled
     finally:
         session.close()
-    return Costs(*(1e6 * spent / sampled for spent in clocks.totals()))
+    return Costs(*(1e6 * clock.total / sampled for clock in clocks))
 
 
 def achieved(prepared: Prepared) -> float:
@@ -89,23 +86,18 @@ def achieved(prepared: Prepared) -> float:
     from srl.store.lines import read_numbers
 
     assert prepared.derived is not None
-
     with tempfile.TemporaryDirectory() as place:
         folder = write_down(prepared, (), None, Path(place))
         result = Controller(prepared.graph, folder=folder, derived=prepared.derived).run()
         if result.exit_code:
             raise UserError("the run to be timed failed", ("result", result.format()))
-        rows = [row for row in read_numbers(folder.metrics) if (row.get("update") or 0) >= _WARM and _SAMPLED in row]
-    return _rate(rows)
-
-
-def _rate(rows: Sequence[dict[str, Any]]) -> float:
+        rows: list[dict[str, Any]] = [
+            row for row in read_numbers(folder.metrics) if (row.get("update") or 0) >= _WARM and _SAMPLED in row
+        ]
     if len(rows) < 2:
         raise UserError("too few updates to time", ("try", "--seconds 60, or a smaller sampling.steps"))
     first, last = rows[0], rows[-1]
-    last = next(row for row in reversed(rows) if row[_SAMPLED] < last[_SAMPLED] or row is first)
-    if last is first:
-        last = rows[-1]
+    last = next((row for row in reversed(rows[1:]) if row[_SAMPLED] < last[_SAMPLED]), last)
     return float(last[_SAMPLED] - first[_SAMPLED]) / max(1e-9, float(last["wall"]) - float(first["wall"]))
 
 
@@ -125,24 +117,14 @@ class _Clock:
         return timed
 
 
-@dataclass(frozen=True, slots=True)
-class _Clocks:
-    env: _Clock
-    act: _Clock
-    train: _Clock
-
-    def totals(self) -> tuple[float, float, float]:
-        return self.env.total, self.act.total, self.train.total
-
-
-def _attach(workers: Any) -> _Clocks:
+def _attach(workers: Any) -> tuple[_Clock, _Clock, _Clock]:
     """Put clocks around what the workers call: env.step, policy.act, learner.update."""
-    clocks = _Clocks(_Clock(), _Clock(), _Clock())
+    env, act, train = clocks = (_Clock(), _Clock(), _Clock())
     for worker in workers.values():
         for group in getattr(worker, "groups", ()):
-            group.env.step = clocks.env.around(group.env.step)
+            group.env.step = env.around(group.env.step)
         if hasattr(worker, "learner"):
-            worker.learner.update = clocks.train.around(worker.learner.update)
+            worker.learner.update = train.around(worker.learner.update)
         elif hasattr(worker, "policy"):
-            worker.policy.act = clocks.act.around(worker.policy.act)
+            worker.policy.act = act.around(worker.policy.act)
     return clocks

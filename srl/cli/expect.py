@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from srl.cli.parsing import Parser, words_of
 from srl.cli.sweep import Outcome, last_row, print_failures, run_each, values
@@ -55,12 +53,15 @@ def table(outcomes: Sequence[Outcome], wanted: dict[str, float]) -> str:
     """One line per seed: the env steps at which the mean was measured, the seconds of the whole run."""
     rows = [("seed", "expected", "reached", "env steps", "seconds", "holds", "folder")]
     for outcome in outcomes:
-        row = {**last_row(outcome.folder), **_status(outcome.folder).get("reached", {})}
+        reached = outcome.status.get("reached", {})
+        row = {**last_row(outcome.folder), **reached}
+        found = {name: figure(reached[name]) for name in wanted_returns(wanted) if name in reached}
+        alone = len(found) == 1
         rows.append(
             (
                 outcome.changes[-1].removeprefix("seed="),
                 expected(wanted),
-                _reached(outcome.folder, wanted),
+                ", ".join(text if alone else f"{name} {text}" for name, text in found.items()),
                 rounded(row.get("env_steps")),
                 rounded(row.get("wall")),
                 ("yes" if holds(outcome) else "no") + (f" ({outcome.end})" if outcome.exit_code else ""),
@@ -72,7 +73,7 @@ def table(outcomes: Sequence[Outcome], wanted: dict[str, float]) -> str:
 
 def holds(outcome: Outcome) -> bool:
     """Whether a run ended well and reached what was expected, by its own status."""
-    return outcome.exit_code == 0 and _status(outcome.folder).get("held") is True
+    return outcome.exit_code == 0 and outcome.status.get("held") is True
 
 
 def _wanted(prepared: Prepared) -> dict[str, float]:
@@ -91,19 +92,3 @@ def _wanted(prepared: Prepared) -> dict[str, float]:
             f"'expect' names '{stray}', which no run of this env has", *lines, ("returns", ", ".join(names)), code="E02"
         )
     return wanted
-
-
-def _reached(folder: Path | None, wanted: dict[str, float]) -> str:
-    reached = _status(folder).get("reached", {})
-    found = {name: reached[name] for name in wanted_returns(wanted) if name in reached}
-    if len(found) == 1:
-        return figure(next(iter(found.values())))
-    return ", ".join(f"{name} {figure(value)}" for name, value in found.items())
-
-
-def _status(folder: Path | None) -> dict[str, Any]:
-    if folder is None:
-        return {}
-    from srl.store.run_folder import RunFolder
-
-    return RunFolder(folder).read_status()

@@ -9,6 +9,7 @@ from srl.config.experiment import SECTIONS, Experiment
 from srl.core.errors import UserError
 from srl.core.load import nearest
 from srl.core.option import Row, describe
+from srl.core.registry import REGISTRIES
 
 _WIDTH = 110
 _COMPONENTS = ("env", "policy", "algorithm")
@@ -53,13 +54,12 @@ def section_help(name: str) -> str:
         return _layouts()
     if name in _COMPONENTS:
         return _component(name)
-    found = _by_name(name)
-    if found is not None:
+    if (found := _by_name(name)) is not None:
         return found
     rows = {row.name: row for row in describe(Experiment)}
     if name in rows:
         return _table([rows[name]])
-    known = [*SECTIONS, *_COMPONENTS, "layout", *_names()]
+    known = [*SECTIONS, *_COMPONENTS, "layout", *REGISTRIES["algorithm"].names(), *REGISTRIES["policy"].names()]
     error = UserError(f"there is no help on '{name}'")
     if near := nearest(name, known):
         error.add("did you mean", f"--help {near}?")
@@ -67,8 +67,6 @@ def section_help(name: str) -> str:
 
 
 def _component(kind: str) -> str:
-    from srl.core.registry import REGISTRIES
-
     names = REGISTRIES[kind].names()
     lines = [f"{kind}: a name, pkg.mod:Class, path/to/file.py:Class, or a mapping {{use: name, its settings}}"]
     lines.append(f"names: {', '.join(names)}" + (", and every Gymnasium id" if kind == "env" else ""))
@@ -79,8 +77,6 @@ def _component(kind: str) -> str:
 
 def _by_name(name: str) -> str | None:
     """The settings of an algorithm, policy, env or worker: imports it."""
-    from srl.core.registry import REGISTRIES
-
     for kind in ("algorithm", "policy", "worker", "env"):
         if name in REGISTRIES[kind] or (":" in name and kind == "algorithm"):
             found = REGISTRIES[kind].resolve(name)
@@ -91,15 +87,7 @@ def _by_name(name: str) -> str | None:
     return None
 
 
-def _names() -> list[str]:
-    from srl.core.registry import REGISTRIES
-
-    return [name for kind in ("algorithm", "policy") for name in REGISTRIES[kind].names()]
-
-
 def _layouts() -> str:
-    from srl.core.registry import REGISTRIES
-
     rows = [("auto", "chosen for this machine; the plan says why")]
     rows += [(name, REGISTRIES["layout"].resolve(name).__doc__) for name in REGISTRIES["layout"].names()]
     rows += [("file.py:function", "one of your own, see docs/extending.md")]
@@ -113,10 +101,8 @@ def _table(rows: Iterable[Row]) -> str:
     wide = max((len(name) for name, _, _ in listed), default=0)
     lines = []
     for name, kind, text in listed:
-        head = f"  {name:<{wide}}  {kind}"
-        body = textwrap.wrap(text, _WIDTH - wide - 6) or []
-        lines.append(head)
-        lines += [f"  {'':<{wide}}    {part}" for part in body]
+        lines.append(f"  {name:<{wide}}  {kind}")
+        lines += [f"  {'':<{wide}}    {part}" for part in textwrap.wrap(text, _WIDTH - wide - 6)]
     return "\n".join(lines)
 
 

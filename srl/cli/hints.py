@@ -9,8 +9,12 @@ from srl.core.errors import UserError
 
 def hint_option(options: Sequence[str], words: Sequence[str]) -> str:
     """`seed=3` for `--seed 3` or `--seed=3`: settings have no dashes. Empty if it is not a setting."""
+    from srl.config.experiment import Experiment
+    from srl.core.option import describe
+
+    settings = {row.name.split(".")[0] for row in describe(Experiment)}
     name, equals, value = options[0].lstrip("-").partition("=")
-    if not options[0].startswith("--") or not (name in ("experiment", *_top()) or "." in name):
+    if not options[0].startswith("--") or not (name in ("experiment", *settings) or "." in name):
         return ""
     if not equals:
         after = list(words[words.index(options[0]) + 1 :]) if options[0] in words else []
@@ -33,13 +37,6 @@ def add_hints(error: UserError, words: Sequence[str]) -> None:
             text = word.partition("=")[2]
             if word.startswith(f"{name}=") and "," in text and text[0] not in "[{":
                 error.facts.insert(0, ("try", f"--sweep {word} for one run with each value"))
-
-
-def _top() -> list[str]:
-    from srl.config.experiment import Experiment
-    from srl.core.option import describe
-
-    return [row.name.split(".")[0] for row in describe(Experiment)]
 
 
 def _homes(key: str) -> Iterator[str]:

@@ -18,14 +18,9 @@ if TYPE_CHECKING:
 
 def evaluate(argv: list[str]) -> int:
     """Print means over episodes. `--cross-play`: a matrix of saved versions, `--cross-play RUN`: one run against another."""
-    parser = Parser(prog="srl eval", description="play episodes with the policy of a run and print the means")
-    parser.add_argument("run", help="a run folder, or one above it: its newest run")
-    parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
+    parser = _parser("srl eval", "play episodes with the policy of a run and print the means")
     parser.add_argument("--episodes", type=_number, help="how many, of each match (default: 20; cross play: 32)")
     parser.add_argument("--envs", type=_number, default=None, help="envs side by side")
-    parser.add_argument(
-        "--sampled", action="store_true", help="sample actions, as in training (default: as the run was evaluated)"
-    )
     parser.add_argument(
         "--cross-play",
         metavar="RUN",
@@ -46,7 +41,7 @@ def evaluate(argv: list[str]) -> int:
     other: LoadedRun | None = load_run(given.cross_play) if given.cross_play else None
     _say_checkpoints(run, given.checkpoint)
     if other is None:
-        result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=_greedy(given))
+        result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=given.greedy)
         print("\n".join(_lines(result)))
         return 0
     names = list(run.derived.policies)
@@ -59,7 +54,7 @@ def evaluate(argv: list[str]) -> int:
     _say_checkpoints(other, given.checkpoint)
     for name in names:
         against = {key: other.policy(given.checkpoint, name=key) for key in names if key != name}
-        result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=_greedy(given), against=against)
+        result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=given.greedy, against=against)
         print(f"{name} of {run.folder} against {', '.join(against)} of {other.folder}")
         print("\n".join(f"  {line}" for line in _lines(result)))
     return 0
@@ -67,15 +62,10 @@ def evaluate(argv: list[str]) -> int:
 
 def play(argv: list[str]) -> int:
     """Write a video; without `--record` into videos/ of the run folder."""
-    parser = Parser(prog="srl play", description="film episodes played by the policy of a run")
-    parser.add_argument("run", help="a run folder, or one above it: its newest run")
+    parser = _parser("srl play", "film episodes played by the policy of a run")
     parser.add_argument("--record", metavar="FILE", type=Path, help=".mp4, .gif or .png (default: videos/ of the run)")
-    parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
     parser.add_argument("--episodes", type=_number, default=1)
     parser.add_argument("--fps", type=float, help="frames per second (default: the speed of the env)")
-    parser.add_argument(
-        "--sampled", action="store_true", help="sample actions, as in training (default: as the run was evaluated)"
-    )
     given = parser.parse_args(argv)
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no window is needed, and no warning of SDL that there is none
     from srl.envs.video import record, write_video
@@ -84,13 +74,22 @@ def play(argv: list[str]) -> int:
     run = load_run(given.run)
     _say_checkpoints(run, given.checkpoint)
     fps = run.derived.env.fps if given.fps is None else given.fps
-    frames = run.play(given.checkpoint, episodes=given.episodes, greedy=_greedy(given))
+    frames = run.play(given.checkpoint, episodes=given.episodes, greedy=given.greedy)
     if given.record is not None:
         path = write_video(given.record, frames, fps)
     else:
         path = record(run.folder / "videos" / f"play-{time.strftime('%Y%m%d-%H%M%S')}", frames, fps)
     print(path)
     return 0
+
+
+def _parser(prog: str, about: str) -> Parser:
+    parser = Parser(prog=prog, description=about)
+    parser.add_argument("run", help="a run folder, or one above it: its newest run")
+    parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
+    sampled = "sample actions, as in training (default: as the run was evaluated)"
+    parser.add_argument("--sampled", dest="greedy", action="store_const", const=False, help=sampled)
+    return parser
 
 
 def _matrix(run: LoadedRun, given: argparse.Namespace) -> int:
@@ -101,17 +100,12 @@ def _matrix(run: LoadedRun, given: argparse.Namespace) -> int:
         episodes=given.episodes or 32,
         versions=given.versions,
         envs=given.envs,
-        greedy=_greedy(given),
+        greedy=given.greedy,
         statistic=given.show,
         show=lambda line: print(line, flush=True),
     )
     print(payoff.write())
     return 0
-
-
-def _greedy(given: argparse.Namespace) -> bool | None:
-    """None: as the run was evaluated."""
-    return False if given.sampled else None
 
 
 def _say_checkpoints(run: LoadedRun, which: str) -> None:

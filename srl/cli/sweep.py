@@ -17,6 +17,7 @@ from srl.core.readings import RETURN
 from srl.core.text import columns, count, figure, mean_and_spread
 from srl.plan.prepare import prepare
 from srl.store.lines import read_numbers
+from srl.store.run_folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Outcome:
     folder: Path | None
     text: str
     """What it printed: its result, or the error it was refused with."""
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The last status of the run."""
+        return RunFolder(self.folder).read_status() if self.folder is not None else {}
 
     @property
     def end(self) -> str:

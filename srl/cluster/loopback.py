@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from srl.cluster.rpc import RemoteBackend
 from srl.cluster.security import Join, new_credentials
 from srl.control.backend import CompositeBackend
-from srl.control.processes import ROOT, ProcessBackend
+from srl.control.processes import ProcessBackend, environment
 from srl.graph.spec import Graph
 
 
@@ -42,9 +41,8 @@ class LoopbackCluster(CompositeBackend):
 
 def start_supervisor(join: Join, host: int, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """A supervisor process. The join line goes through stdin, which is also its lifeline: when it closes, the supervisor ends."""
-    command = [sys.executable, "-m", "srl.cluster.supervisor", "--join", "-", "--lifeline", "--host", str(host), *options]
-    path = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
-    supervisor = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}, process_group=0)
+    command = [sys.executable, "-m", "srl.cluster.supervisor", "--lifeline", "--host", str(host), *options]
+    supervisor = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment(), process_group=0)
     assert supervisor.stdin is not None
     supervisor.stdin.write(join.dump().encode() + b"\n")
     supervisor.stdin.flush()

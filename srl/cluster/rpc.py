@@ -121,7 +121,7 @@ class RemoteBackend(Backend):
     @property
     def join(self) -> Join:
         """What a supervisor needs in order to dial in."""
-        return Join(self._run, (self.address,), self._credentials.ca.decode(), self._credentials.token)
+        return Join(self._run, self.address, self._credentials.ca.decode(), self._credentials.token)
 
     @property
     def network(self) -> dict[str, Any]:
@@ -245,8 +245,8 @@ class RemoteBackend(Backend):
 class Attachment:
     """A supervisor's side: one call, dialled again when it breaks, in a thread of its own."""
 
-    def __init__(self, join: Join, hello: Callable[[], Message]) -> None:
-        self._join, self._hello = join, hello
+    def __init__(self, join: Join, host: int) -> None:
+        self._join, self._host = join, host
         self._channel = ReliableChannel()
         self._inbox = Inbox()
         self._lock = threading.Lock()
@@ -285,24 +285,22 @@ class Attachment:
         self._thread.join(3.0)
 
     def _keep_dialling(self) -> None:
-        pause, turn = 0.2, 0
+        pause = 0.2
         while not self._done.is_set():
-            address = self._join.addresses[turn % len(self._join.addresses)]
             began = time.monotonic()
             with contextlib.suppress(grpc.RpcError, HostileFrame):
-                self._one_call(address)
+                self._one_call()
             with self._lock:
                 if self._call is not None:
                     self._call, self.since = None, time.monotonic()
             pause = 0.2 if time.monotonic() - began > 5.0 else min(1.0, 2 * pause)
-            turn += 1
             self._done.wait(pause)
 
-    def _one_call(self, address: str) -> None:
+    def _one_call(self) -> None:
         secure = grpc.ssl_channel_credentials(self._join.ca.encode())
         outgoing: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        outgoing.put({**self._hello(), "taken": self._channel.taken})
-        with grpc.secure_channel(address, secure, options=_CLIENT) as channel:
+        outgoing.put({"type": "hello", "run": self._join.run, "host": self._host, "taken": self._channel.taken})
+        with grpc.secure_channel(self._join.address, secure, options=_CLIENT) as channel:
             attach = channel.stream_stream(f"/{SERVICE}/{METHOD}")
             for data in attach(_packed(outgoing), metadata=[(TOKEN, self._join.token)]):
                 self._received(unpack(data), outgoing)

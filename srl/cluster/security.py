@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime
 import hmac
 import json
-import os
 import secrets
-import sys
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import IO
 
 from srl.core.errors import UserError
+from srl.core.load import load
 
 SERVER_NAME = "controller.srl"
 """The name in the certificate: checked whatever the address is."""
@@ -25,31 +23,22 @@ class Join:
     """What a supervisor needs to find its controller and to be admitted."""
 
     run: str
-    addresses: tuple[str, ...]
+    address: str
     ca: str = field(repr=False)
     token: str = field(repr=False)
 
     def dump(self) -> str:
-        """One line of JSON: for a pipe, or a file that only its owner may read."""
+        """One line of JSON, for a pipe."""
         return json.dumps(asdict(self))
 
     @staticmethod
-    def load(text: str) -> Join:
-        data = json.loads(text)
-        return Join(str(data["run"]), tuple(map(str, data["addresses"])), str(data["ca"]), str(data["token"]))
-
-    @staticmethod
-    def read(source: str | None, stdin: IO[str] = sys.stdin) -> Join:
-        """From the first line of stdin (`-`), or from the file that `$SRL_JOIN_FILE` names."""
-        path = os.environ.get("SRL_JOIN_FILE") if source is None else None
+    def read(file: IO[str]) -> Join:
+        """From the first line of a file."""
         try:
-            return Join.load(Path(path).read_text() if path else stdin.readline())
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                "no join information",
-                ("from", f"$SRL_JOIN_FILE={path}" if path else "standard input"),
-                ("expected", "the line that the controller wrote for its supervisors"),
-            ) from error
+            return load(Join, json.loads(file.readline()))
+        except (OSError, ValueError, UserError) as error:
+            expected = ("expected", "the line that the controller wrote for its supervisors")
+            raise UserError("no join information", ("from", "standard input"), expected) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""`python -m srl.cluster.supervisor --join - --host I`: starts, watches and ends the worker processes of its host.
+"""`python -m srl.cluster.supervisor --host I`: starts, watches and ends the worker processes of its host.
 
-It passes the messages of the controller on to the processes, and merges their reports into one a second.
+The join line comes through standard input. The supervisor passes the messages of the controller on to the processes, and
+merges their reports into one a second.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import select
 import socket
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,10 @@ class Supervisor:
     def __init__(self, join: Join, host: int, *, lease: float = LEASE, patience: float = PATIENCE) -> None:
         self._backend = ProcessBackend()
         self._lease, self._patience = lease, patience
-        self._join, self._host = join, host
-        self._own_address = _address_towards(join.addresses[0])
+        self._own_address = _address_towards(join.address)
         self._reports: dict[str, Any] = {}
-        self._phases: dict[str, str] = {}
         self._stopping = 0.0
-        self._attachment = Attachment(join, self._hello)
+        self._attachment = Attachment(join, host)
 
     def run(self, lifeline: int | None = None) -> int:
         """Serve until the controller says `bye` or stays away for longer than `patience`; the exit code.
@@ -55,15 +53,17 @@ class Supervisor:
                 return 75
             for message in self._attachment.receive():
                 if message["type"] == "bye":
-                    return self._leave()
+                    self._backend.close()
+                    self._attachment.send({"type": "bye", "process": ""})
+                    return 0
                 self._down(message)
             for message in self._backend.poll(0.0):
                 self._up(message)
             now = time.monotonic()
-            if self._reports and now >= due:
+            if now >= due:
                 due = now + REPORT_EVERY
-                self._attachment.send({"type": "report", "processes": self._reports})
-                self._reports = {}
+                reports, self._reports = self._reports, {}
+                self._send_reports(reports)
             if not self._attachment.is_open and not self._within_patience(now - self._attachment.since):
                 return 75
             if self._stopping and now > self._stopping:
@@ -79,7 +79,6 @@ class Supervisor:
             message["log"] = None  # the run folder is on another file system: the tail travels with the exit
         if message["type"] == "assign" and message["network"]:
             message["network"] = {**message["network"], "bind": f"tcp://{self._own_address}"}
-        self._phases[message["process"]] = message["type"]
         self._backend.send(message)
 
     def _up(self, message: Message) -> None:
@@ -88,8 +87,7 @@ class Supervisor:
                 self._add(name, entry)
             return
         if message["type"] == "exit":
-            self._flush(message["process"])
-            self._phases.pop(message["process"], None)
+            self._send_reports({name: self._reports.pop(name) for name in [message["process"]] if name in self._reports})
         self._attachment.send(message)
 
     def _add(self, name: str, entry: dict[str, Any]) -> None:
@@ -102,9 +100,9 @@ class Supervisor:
                 report["reading"] = reading.to_data()
         self._reports[name] = entry
 
-    def _flush(self, process: str) -> None:
-        if process in self._reports:
-            self._attachment.send({"type": "report", "processes": {process: self._reports.pop(process)}})
+    def _send_reports(self, reports: dict[str, Any]) -> None:
+        if reports:
+            self._attachment.send({"type": "report", "processes": reports})
 
     def _within_patience(self, away: float) -> bool:
         """The controller is away: after `lease` seconds the workers stop, after `patience` seconds the supervisor ends."""
@@ -119,27 +117,6 @@ class Supervisor:
         for process in self._backend.processes:
             self._backend.send({"type": kind, "process": process, **fields})
 
-    def _leave(self) -> int:
-        self._backend.close()
-        self._attachment.send({"type": "bye", "process": ""})
-        return 0
-
-    def _hello(self) -> Message:
-        """Which host this is and what runs here: the whole state, for a controller that reconnects."""
-        return {
-            "type": "hello",
-            "run": self._join.run,
-            "host": self._host,
-            "incarnation": os.getpid(),
-            "cores": len(os.sched_getaffinity(0)),
-            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"),
-            "versions": _versions(),
-            "taken": 0,
-            "processes": {
-                name: {"pid": pid, "phase": self._phases.get(name, "")} for name, pid in self._backend.processes.items()
-            },
-        }
-
 
 def _address_towards(address: str) -> str:
     """The address of this host towards the controller, where the other hosts can reach it too."""
@@ -149,26 +126,15 @@ def _address_towards(address: str) -> str:
         return str(probe.getsockname()[0])
 
 
-def _versions() -> dict[str, str]:
-    found = {"python": sys.version.split()[0]}
-    for package in ("really-scalable-rl", "numpy", "pyzmq", "msgpack", "torch"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="srl.cluster.supervisor", description=__doc__)
-    parser.add_argument("--join", help="`-`: from standard input; otherwise from the file $SRL_JOIN_FILE", choices=["-"])
     parser.add_argument("--host", type=int, required=True, help="which host of the run this is")
     parser.add_argument("--lifeline", action="store_true", help="end when standard input does")
     parser.add_argument("--lease", type=float, default=LEASE)
     parser.add_argument("--patience", type=float, default=PATIENCE)
     given = parser.parse_args()
     try:
-        supervisor = Supervisor(Join.read(given.join), given.host, lease=given.lease, patience=given.patience)
+        supervisor = Supervisor(Join.read(sys.stdin), given.host, lease=given.lease, patience=given.patience)
     except SrlError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -12,6 +12,9 @@ from srl.core.errors import SrlError
 from srl.workers.messages import Message
 from srl.workers.process import ProcessAgent
 
+UNMEASURED: Message = {"rss": 0, "free": None, "out_of_memory": False}
+"""In the `exit` of a process that nothing is known of."""
+
 _SWEEPS = 256
 """Sweeps of the inline backend before it gives the controller its turn."""
 
@@ -90,19 +93,18 @@ class InlineBackend(Backend):
         return done
 
     def _reported_sweep(self) -> None:
-        assert self.agent is not None
-        if self.sweep() and self._progressed(self.agent):
-            self.agent.report()
-
-    def _progressed(self, agent: ProcessAgent) -> bool:
-        """Whether it is time for a report: an update was made, or the task is finished."""
+        """Report when an update was made, or the task is finished."""
+        agent = self.agent
+        assert agent is not None
+        if not self.sweep():
+            return
         assert agent.loop is not None
         self._sweeps += 1
         counts = [worker.reading["updates"] for worker in agent.loop.workers.values() if "updates" in worker.reading.metrics]
-        mark = sum(counts) if counts else self._sweeps // _WORKING_SWEEPS
-        mark += 0.5 * agent.finished
-        changed, self._mark = mark != self._mark, mark
-        return changed
+        mark = (sum(counts) if counts else self._sweeps // _WORKING_SWEEPS) + 0.5 * agent.finished
+        if mark != self._mark:
+            self._mark = mark
+            agent.report()
 
     def _guarded(self, action: Callable[[], object]) -> None:
         agent = self.agent
@@ -118,17 +120,7 @@ class InlineBackend(Backend):
 
     def _exit(self, code: int) -> None:
         assert self.agent is not None
-        self._sent.append(
-            {
-                "type": "exit",
-                "process": self.agent.process,
-                "code": code,
-                "log": [],
-                "rss": 0,
-                "free": None,
-                "out_of_memory": False,
-            }
-        )
+        self._sent.append({"type": "exit", "process": self.agent.process, "code": code, "log": [], **UNMEASURED})
 
 
 class CompositeBackend(Backend):

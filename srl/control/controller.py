@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from srl.control.backend import Backend, InlineBackend
+from srl.control.backend import UNMEASURED, Backend, InlineBackend
 from srl.control.failures import STALL, Ending, Failures, reached
 from srl.control.members import Member, Members
 from srl.control.processes import ProcessBackend
@@ -223,8 +223,7 @@ class Controller:
 
     def _on_lost(self, message: Message) -> None:
         """The host of this process is gone: treated as its death, without a log."""
-        unknown = {"rss": 0, "free": None, "out_of_memory": False}
-        self._on_exit({**message, "code": -signal.SIGKILL, "log": [message["reason"]], **unknown})
+        self._on_exit({**message, "code": -signal.SIGKILL, "log": [message["reason"]], **UNMEASURED})
 
     def _detach(self, dead: Member) -> None:
         """Detach the ends of a dead process everywhere; the others report what they know of its last counts."""

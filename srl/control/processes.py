@@ -17,12 +17,9 @@ from typing import IO, Any
 from srl.control.backend import Backend
 from srl.core.errors import HostileFrame
 from srl.core.machine import memory_free
-from srl.core.threads import plan as threads_plan
+from srl.core.threads import plan
+from srl.observe.result import TAIL
 from srl.workers.messages import Channel, Message
-
-_TAIL = 20
-ROOT = str(Path(__file__).resolve().parents[2])
-"""Where `srl` is imported from."""
 
 
 @dataclass(slots=True)
@@ -95,7 +92,8 @@ class ProcessBackend(Backend):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(message["threads"]),
+                # the number of threads must be set before numpy or torch are imported
+                env={**environment(), **plan(message["threads"]), "PYTHONUNBUFFERED": "1"},
                 pass_fds=[theirs.fileno()],
                 process_group=0,
             )
@@ -150,11 +148,10 @@ class ProcessBackend(Backend):
             child.channel.close()
 
 
-def _environment(threads: int) -> dict[str, str]:
-    """The number of threads must be set before numpy or torch are imported."""
-    path = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
-    plan = threads_plan(threads)
-    return {**os.environ, **plan, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+def environment() -> dict[str, str]:
+    """That of this process, where `srl` can be imported."""
+    root = str(Path(__file__).resolve().parents[2])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 def _open_log(path: str | None) -> IO[bytes]:
@@ -166,8 +163,8 @@ def _open_log(path: str | None) -> IO[bytes]:
 def _tail(log: IO[Any]) -> list[str]:
     """The last lines of a log."""
     size = os.fstat(log.fileno()).st_size
-    data = os.pread(log.fileno(), 400 * _TAIL, max(0, size - 400 * _TAIL))
-    return data.decode(errors="replace").splitlines()[-_TAIL:]
+    data = os.pread(log.fileno(), 400 * TAIL, max(0, size - 400 * TAIL))
+    return data.decode(errors="replace").splitlines()[-TAIL:]
 
 
 def _oom_kills() -> int:

@@ -39,16 +39,7 @@ LIMIT = 1 << 20
 _ENVELOPE = {"type", "seq", "ack"}
 
 _SCHEMA: Mapping[str, Mapping[str, Any]] = {
-    "hello": {
-        "run": str,
-        "host": int,
-        "incarnation": int,
-        "cores": int,
-        "memory": int,
-        "versions": Mapping[str, str],
-        "taken": int,
-        "processes": Mapping[str, Any],
-    },
+    "hello": {"run": str, "host": int, "taken": int},
     "welcome": {"taken": int},
     "start": {"process": str, "threads": int, "plugins": list[str], "path": list[str], "log": str | None},
     "kill": {"process": str},

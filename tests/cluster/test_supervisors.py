@@ -128,7 +128,7 @@ def test_patience_has_an_end() -> None:
     backend = RemoteBackend(1, lambda _: 0, credentials=credentials)
     join = backend.join.dump().encode() + b"\n"
     backend.close()
-    command = [sys.executable, "-m", "srl.cluster.supervisor", "--join", "-", "--host", "0", "--patience", "0.5"]
+    command = [sys.executable, "-m", "srl.cluster.supervisor", "--host", "0", "--patience", "0.5"]
     assert subprocess.run(command, cwd=ROOT, input=join, timeout=20, check=False).returncode == 75
 
 
