@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from srl.core.errors import UserError
 from srl.core.files import read_text
+from srl.graph.build import graph_to_yaml
 from srl.plan.prepare import Prepared, prepare
 from srl.resume import check_fit, nothing_left, requeued, resumable
 from srl.store.run_folder import RunFolder
@@ -155,7 +156,7 @@ def write_down(
     try:
         folder.hold()
         folder.write_text("config.yaml", prepared.config_text())
-        folder.write_text("graph.yaml", prepared.graph_text())
+        folder.write_text("graph.yaml", graph_to_yaml(prepared.graph))
         lines = list(overrides)
         if resumed is not None and folder.overrides.exists():
             lines = [*read_text(folder.overrides).splitlines(), "--resume", *lines]

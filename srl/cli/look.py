@@ -15,7 +15,7 @@ from srl.plan.prepare import prepare
 def list_(argv: list[str]) -> int:
     """The experiments, each with a line about it, then all names that a file can use."""
     Parser(prog="srl list", description="the experiments, and the names that can be used in one").parse_args(argv)
-    from srl.config.compose import list_experiments
+    from srl.config.find import list_experiments
     from srl.core.registry import REGISTRIES
 
     found = list_experiments()

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from srl.config.find import find, list_experiments, shown
+from srl.config.find import find, shown
 from srl.config.merge import Merged, label
 from srl.config.overrides import Override, parse_override
-from srl.config.render import render
 from srl.config.yaml import Sourced, read
 from srl.core.errors import UserError
 from srl.core.option import shown as cut
 from srl.core.where import Provenance, Where
-
-__all__ = ["Composed", "compose", "list_experiments", "render_with_provenance"]
 
 PYTHON = Where("python call")
 _MOST_FILES = 100
@@ -74,11 +71,6 @@ def compose(
         files=tuple(reader.files),
         notes=tuple(dict.fromkeys([*reader.notes, *merged.notes])),
     )
-
-
-def render_with_provenance(composed: Composed, resolved: Mapping[str, Any] | None = None) -> str:
-    """YAML with a comment on every line: where the value came from. `resolved`: the same with defaults filled in."""
-    return render(composed.data if resolved is None else resolved, composed.provenance)
 
 
 class _Reader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from srl.config.shorthand import POLICY, spelled_out
@@ -205,23 +205,6 @@ def write_experiment(experiment: Experiment) -> dict[str, Any]:
     if experiment.policies:
         del data["policy"], data["algorithm"], data["fresh"]
     return {key: value for key, value in data.items() if value is not None}
-
-
-def settled(
-    experiment: Experiment, *, layout: str, workers: int, groups: int, staleness: int, device: str, eval_envs: int | None
-) -> Experiment:
-    """The experiment with every `auto` decided: what `config.yaml` of a run says."""
-    evaluation = experiment.evaluation
-    if evaluation is not None and eval_envs is not None:
-        evaluation = replace(evaluation, envs=eval_envs)
-    return replace(
-        experiment,
-        layout=layout,
-        sampling=replace(experiment.sampling, workers=workers, groups=groups),
-        staleness=Staleness(max=staleness),
-        device=device,
-        evaluation=evaluation,
-    )
 
 
 def _check_expect(expect: Mapping[str, float]) -> None:

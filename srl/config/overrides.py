@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from srl.core.where import Path
 
 _DEEPEST = 40
 """Parts of a name."""
+_PART = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^".=][^.=]*)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,33 +50,18 @@ def _path(text: str, start: int) -> tuple[Path, str]:
     parts: list[str] = []
     at = start
     while True:
-        part, at = _quoted(text, at) if text[at : at + 1] == '"' else _bare(text, at)
-        parts.append(part)
-        if text[at : at + 1] != ".":
+        part = _PART.match(text, at)
+        if part is None and text[at : at + 1] == '"':
+            raise _bad(text, "has a quote that does not close", 'a."b.c"=1')
+        if part is None:
+            raise _bad(text, "has an empty part in its name", "section.name=value")
+        parts.append(part["bare"] or re.sub(r"\\(.)", r"\1", part["quoted"], flags=re.DOTALL))
+        at = part.end() + 1
+        if text[part.end() : at] != ".":
             break
-        at += 1
-    if text[at : at + 1] not in ("", "="):
+    if text[part.end() : at] not in ("", "="):
         raise _bad(text, "has text after a quoted part", 'a."b.c"=1')
-    return tuple(parts), text[at:]
-
-
-def _bare(text: str, at: int) -> tuple[str, int]:
-    end = min((found for found in (text.find(".", at), text.find("=", at)) if found >= 0), default=len(text))
-    if end == at:
-        raise _bad(text, "has an empty part in its name", "section.name=value")
-    return text[at:end], end
-
-
-def _quoted(text: str, at: int) -> tuple[str, int]:
-    part, at = "", at + 1
-    while at < len(text) and text[at] != '"':
-        if text[at] == "\\":
-            at += 1
-        part += text[at : at + 1]
-        at += 1
-    if at >= len(text):
-        raise _bad(text, "has a quote that does not close", 'a."b.c"=1')
-    return part, at + 1
+    return tuple(parts), text[part.end() :]
 
 
 def _value(text: str, whole: str) -> Any:

@@ -37,6 +37,12 @@ def usable_path(text: str | Path) -> Path:
     return path
 
 
+def refuse_irregular(path: Path) -> None:
+    """UserError if there is something else than a regular file."""
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise bad_file(path, "a folder" if path.is_dir() else "a link, pipe or device", "a file")
+
+
 def read_file(path: Path, *, largest: int = LARGEST) -> bytes:
     """The bytes of a regular file; UserError if it is anything else, cannot be read or is larger than that."""
     try:
@@ -92,7 +98,6 @@ def read_as(path: Path, schema: type[T], data: dict[str, Any]) -> T:
 
 
 def _depth(value: Any) -> int:
-    """The depth of nesting."""
     level, depth = [value], 0
     while level:
         depth += 1

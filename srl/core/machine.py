@@ -24,6 +24,16 @@ class Machine:
         return cls(usable_cores(), _gpus(), memory_free())
 
 
+def version_of(package: str) -> str:
+    """The installed version; empty without one."""
+    from importlib import metadata  # slow to import
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 def usable_cores() -> int:
     """Cores that affinity and the cgroup quota leave us; `os.cpu_count` knows neither."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from srl.core.errors import Fact, UserError
@@ -12,14 +12,10 @@ from srl.core.option import written
 from srl.core.registry import REGISTRIES
 from srl.core.text import article, count
 from srl.core.where import dotted
-from srl.graph.placement import members, owner, via_of, workers_by_process
+from srl.graph.placement import members, owner, processes, processes_by_side, via_of, workers_by_process
 from srl.graph.spec import Graph, Node, Stream
 
-_SIDES = {
-    "sample": ("producer", "consumer"),
-    "infer": ("client", "server"),
-    "param": ("publisher", "subscriber"),
-}
+_SIDES = {"sample": ("producer", "consumer"), "infer": ("client", "server"), "param": ("publisher", "subscriber")}
 
 
 def check(graph: Graph) -> None:
@@ -215,9 +211,7 @@ def _stream(graph: Graph, stream: Stream) -> None:
             )
     if stream.route == "drop" and (waiting := _needing(ends)):
         raise _wrong(
-            f"'{waiting}' would wait forever: stream '{stream.name}' drops everything (route: drop)",
-            path,
-            ("try", "route: fair"),
+            f"'{waiting}' would wait forever: stream '{stream.name}' drops everything (route: drop)", path, ("try", "route: fair")
         )
     publishers = [node for node, _, side in ends if side == "publisher"]
     if sum(node.count for node in publishers) > 1:
@@ -227,7 +221,7 @@ def _stream(graph: Graph, stream: Stream) -> None:
             ("connected", ", ".join(f"'{node.name}' x {node.count}" for node in publishers)),
             ("expected", "one trainer for each policy"),
         )
-    _own_process(graph, stream, ends)
+    _own_process(graph, stream)
 
 
 def _needing(ends: Sequence[tuple[Node, str, str]]) -> str | None:
@@ -238,12 +232,9 @@ def _needing(ends: Sequence[tuple[Node, str, str]]) -> str | None:
     return None
 
 
-def _own_process(graph: Graph, stream: Stream, ends: Sequence[tuple[Node, str, str]]) -> None:
+def _own_process(graph: Graph, stream: Stream) -> None:
     """Which ends must share a process, and which must not."""
-    homes = {
-        side: {owner(graph, node, index) for node, _, own in ends if own == side for index in range(node.count)}
-        for side in {side for _, _, side in ends}
-    }
+    homes = processes_by_side(graph, stream.name)
     if stream.via == "inproc" and graph.mode != "inline" and len({frozenset(home) for home in homes.values()}) > 1:
         raise _wrong(
             f"stream '{stream.name}' cannot use inproc: its ends live in different processes",
@@ -254,7 +245,7 @@ def _own_process(graph: Graph, stream: Stream, ends: Sequence[tuple[Node, str, s
     if stream.kind != "infer" or graph.mode == "inline":
         return
     slow = [node for node in graph.nodes if REGISTRIES["worker"].resolve(node.worker).slow]
-    shared = homes["server"] & {owner(graph, node, index) for node in slow for index in range(node.count)}
+    shared = homes["server"] & set().union(*(processes(graph, node) for node in slow))
     if shared and homes["client"] - shared:
         name, index = next(iter(shared))
         client, number = next(iter(homes["client"] - shared))
@@ -271,8 +262,9 @@ def _wrong(headline: str, path: tuple[str, ...], *facts: Fact) -> UserError:
 
 
 def _ports_of(side: str) -> str:
-    kinds: Mapping[str, Any] = {name: REGISTRIES["worker"].resolve(name) for name in REGISTRIES["worker"].names()}
-    names = [f"{port} of {name}" for name, kind in kinds.items() for port, one in kind.ports.items() if one.side == side]
+    workers = REGISTRIES["worker"]
+    ports = [(name, port, one) for name in workers.names() for port, one in workers.resolve(name).ports.items()]
+    names = [f"{port} of {name}" for name, port, one in ports if one.side == side]
     return f" ({', '.join(names)})" if names else ""
 
 

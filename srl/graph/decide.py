@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from srl.config.experiment import Experiment, StreamSettings, settled
+from srl.config.experiment import Experiment, Staleness, StreamSettings
 from srl.core.errors import NotImportable, UserError
 from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES
@@ -66,14 +66,15 @@ def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
     if name == "inline" and sizes.workers > 1:
         why = f"{why}; {sizes.workers} actors share its one process"
     evaluation = experiment.evaluation
-    done = settled(
+    if evaluation is not None and evaluation.envs == "auto":
+        evaluation = replace(evaluation, envs=min(evaluation.episodes, 8))
+    done = replace(
         experiment,
         layout=name,
-        workers=sizes.workers,
-        groups=sizes.groups,
-        staleness=sizes.staleness,
+        sampling=replace(experiment.sampling, workers=sizes.workers, groups=sizes.groups),
+        staleness=Staleness(max=sizes.staleness),
         device=sizes.device,
-        eval_envs=None if evaluation is None else evaluation.envs if evaluation.envs != "auto" else min(evaluation.episodes, 8),
+        evaluation=evaluation,
     )
     built = layout(done, sizes)
     if not isinstance(built, GraphBuilder):

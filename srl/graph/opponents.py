@@ -72,18 +72,11 @@ def add_opponents(g: GraphBuilder, experiment: Experiment, sizes: Sizes) -> None
 def _check(sizes: Sizes) -> None:
     if len(sizes.learning) >= 2:
         return
+    learning = ", ".join(sizes.learning) or "none"
     if len(sizes.entries) > 1:
-        raise UserError(
-            "`opponents` requires at least two learning policies",
-            ("found", f"{', '.join(sizes.learning) or 'none'}, of {', '.join(sizes.entries)}"),
-            ("try", "opponents=null: the policy that learns plays against those that do not"),
-            code="E10",
-            path=("opponents",),
-        )
-    raise UserError(
-        "`opponents` requires a policy for each team",
-        ("found", f"one policy, {', '.join(sizes.learning)}, which plays against itself"),
-        ("try", 'agents: {"hider_*": hider, "seeker_*": seeker} and `policies:` for both'),
-        code="E10",
-        path=("opponents",),
-    )
+        requires, found = "at least two learning policies", f"{learning}, of {', '.join(sizes.entries)}"
+        instead = "opponents=null: the policy that learns plays against those that do not"
+    else:
+        requires, found = "a policy for each team", f"one policy, {learning}, which plays against itself"
+        instead = 'agents: {"hider_*": hider, "seeker_*": seeker} and `policies:` for both'
+    raise UserError(f"`opponents` requires {requires}", ("found", found), ("try", instead), code="E10", path=("opponents",))

@@ -51,12 +51,17 @@ def members(graph: Graph, stream: str) -> Iterator[tuple[Node, str, str]]:
                 yield node, port, known[port.partition(":")[0]].side
 
 
-def _processes_by_side(graph: Graph, stream: str) -> set[frozenset[tuple[str, int]]]:
-    """For each answering side (consumer, server, subscriber) and asking side: the processes its workers live in."""
+def processes(graph: Graph, node: Node) -> set[tuple[str, int]]:
+    """The processes that its workers live in, each by the worker that owns it."""
+    return {owner(graph, node, index) for index in range(node.count)}
+
+
+def processes_by_side(graph: Graph, stream: str) -> dict[str, set[tuple[str, int]]]:
+    """Side of the stream -> the processes that its workers live in."""
     sides: dict[str, set[tuple[str, int]]] = {}
     for node, _, side in members(graph, stream):
-        sides.setdefault(side, set()).update(owner(graph, node, index) for index in range(node.count))
-    return {frozenset(places) for places in sides.values()}
+        sides.setdefault(side, set()).update(processes(graph, node))
+    return sides
 
 
 def via_of(graph: Graph, stream: Stream) -> str:
@@ -69,8 +74,6 @@ def via_of(graph: Graph, stream: Stream) -> str:
         return "inproc"
     if stream.via != "auto":
         return stream.via
-    sides = _processes_by_side(graph, stream.name)
-    together = len(sides) == 1
-    if stream.kind != "infer":
-        together = together and len(next(iter(sides))) == 1
+    first, *others = processes_by_side(graph, stream.name).values()
+    together = all(other == first for other in others) and (stream.kind == "infer" or len(first) == 1)
     return "inproc" if together else "shm"

@@ -35,17 +35,14 @@ def ready_policy(info: PolicyInfo, entry: PolicyEntry, device: str = "cpu") -> P
 
 def acting_policy(info: PolicyInfo) -> Policy:
     """A policy that acts: the torch-free twin where there is one."""
-    policy: Policy
     if info.twin is not None:
-        policy = REGISTRIES["policy"].resolve(info.twin)(info.config, info.spec)
-    elif info.needs_torch:
-        from srl.api.neural import drawing_nothing
+        return cast(Policy, REGISTRIES["policy"].resolve(info.twin)(info.config, info.spec))
+    if not info.needs_torch:
+        return cast(Policy, new_policy(info.use, info.config, info.spec))
+    from srl.api.neural import drawing_nothing
 
-        with drawing_nothing():  # a trainer of this process may draw from the same generator
-            policy = new_policy(info.use, info.config, info.spec)
-    else:
-        policy = new_policy(info.use, info.config, info.spec)
-    return policy
+    with drawing_nothing():  # a trainer of this process may draw from the same generator
+        return cast(Policy, new_policy(info.use, info.config, info.spec))
 
 
 def new_policy(use: str, config: Mapping[str, Any], spec: PolicySpec, path: Path = ("policy",)) -> Any:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import msgpack
 
 from srl.core.errors import SrlError, UserError
 from srl.core.load import dump, load
+from srl.core.machine import version_of
 from srl.core.registry import REGISTRIES
 from srl.graph.spec import Graph
 from srl.plan.derive import derive, used, with_streams
@@ -45,7 +45,7 @@ def cache_file(graph: Graph) -> Path | None:
     if graph.plugins or any(":" in name for _, name in _names(graph)) or held_here(graph):
         return None
     sources = list(Path(__file__).parents[1].rglob("*.py"))
-    versions = [f"{package} {_version(package)}" for package in _PACKAGES]
+    versions = [f"{package} {version_of(package)}" for package in _PACKAGES]
     newest = max(file.stat().st_mtime for file in sources)
     facts = [dump(graph.env), dump(graph.policies), dump(graph.agents), versions, len(sources), newest]
     key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
@@ -81,13 +81,6 @@ def _names(graph: Graph) -> list[tuple[str, str]]:
     for entry in graph.policies.values():
         names += [("policy", entry.policy.use), *([("algorithm", entry.algorithm.use)] if entry.algorithm else [])]
     return names
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _cached(graph: Graph) -> Derived | None:

@@ -24,7 +24,6 @@ from srl.graph.spec import Graph
 from srl.plan.acting import acting_policy, named_arrays, new_policy, zero_ask
 from srl.plan.specs import PolicyInfo
 
-_ROWS = 4  # envs in the dry run
 _TWIN_TOLERANCE = 1e-4
 
 
@@ -131,7 +130,7 @@ def _inspect(name: str, graph: Graph, env: EnvSpec, teams: tuple[str, ...]) -> P
     with about(*section, "policy", "use"):
         policy = new_policy(entry.policy.use, entry.policy.args, spec, (*section, "policy"))
     act = policy.act(zero_ask(spec, policy.memory))
-    found = {key: _per_row(leaf) for key, leaf in dict(act.extra).items()}
+    found = {key: map_tree(lambda array: spec_of(np.asarray(array)[0]), leaf) for key, leaf in dict(act.extra).items()}
     wanted: tuple[str, ...] = ()
     window = Window()
     if entry.algorithm is not None:
@@ -214,10 +213,6 @@ def _noisy_act(policy: Any, spec: PolicySpec) -> Act:
     ask.obs = map_tree(lambda leaf: noise.standard_normal(leaf.shape).astype(leaf.dtype), ask.obs)
     result: Act = policy.act(ask)
     return result
-
-
-def _per_row(leaf: Any) -> Any:
-    return map_tree(lambda array: spec_of(np.asarray(array)[0]), leaf)
 
 
 def _match(graph: Graph, agent: str) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Any
 
 from srl.api.inputs import encoders
 from srl.core.load import load
@@ -11,7 +11,7 @@ from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES
 from srl.core.text import count, size
 from srl.core.tree import leaves
-from srl.graph.placement import owner
+from srl.graph.placement import processes
 from srl.graph.show import times, words
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived
@@ -26,7 +26,7 @@ def plan_lines(
         learner = f" by {words(entry.algorithm)}" if entry.algorithm else ", not trained"
         numbers = ""
         if derived is not None and derived.policies[name].params != {}:
-            numbers = f", {_numbers(derived.policies[name].params):,} numbers"
+            numbers = f", {sum(math.prod(leaf.shape) for _, leaf in leaves(derived.policies[name].params)):,} numbers"
             if entry.policy.use in ("actor_critic", "recurrent"):
                 numbers += "".join(f"\n{text}" for text in encoders(derived.policies[name].spec.obs))
         lines.append((f"policy {name}" if len(graph.policies) > 1 else "policy", f"{words(entry.policy)}{learner}{numbers}"))
@@ -78,7 +78,7 @@ def _minibatches(rows: int, most: int) -> str:
 def _threads(graph: Graph, machine: Machine) -> str:
     if graph.mode == "inline":
         return f"1 process on {count(machine.cores, 'usable core')}"
-    owners = {owner(graph, node, index) for node in graph.nodes for index in range(node.count)}
+    owners = set().union(*(processes(graph, node) for node in graph.nodes))
     threads = sum(graph.node(name).threads for name, _ in owners)
     return f"{count(len(owners), 'process')}, {count(threads, 'thread')} on {count(machine.cores, 'usable core')}"
 
@@ -90,13 +90,3 @@ def _stop(graph: Graph) -> str:
     parts += [f"a mean return of {stop.episode_return:g}"] if stop.episode_return is not None else []
     parts += [f"{stop.seconds:g} s"] if stop.seconds else []
     return f"after {' or '.join(parts)}" if parts else "at Ctrl-C"
-
-
-def _numbers(spec: Any) -> int:
-    return sum(leaf.nbytes // max(1, _itemsize(leaf.dtype)) for _, leaf in leaves(spec))
-
-
-def _itemsize(dtype: str) -> int:
-    import numpy as np
-
-    return np.dtype(dtype).itemsize

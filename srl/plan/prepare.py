@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from srl.config.compose import Composed, compose, render_with_provenance
+from srl.config.compose import Composed, compose
 from srl.config.experiment import Experiment, read_experiment, write_experiment
 from srl.config.portable import absolute, by_name
+from srl.config.render import render
+from srl.config.yaml import dump
 from srl.core.errors import UserError
 from srl.core.machine import Machine
+from srl.core.option import written
 from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.where import RESUME, Provenance, Where, dotted
-from srl.graph.build import graph_to_yaml
 from srl.graph.check import check, check_resources, notes
 from srl.graph.decide import decide
 from srl.graph.spec import Graph
@@ -24,14 +26,7 @@ from srl.plan.lines import plan_lines
 from srl.plan.specs import Derived
 from srl.store.weights import check_fresh, check_weights, exact_run
 
-_AUTO = {
-    ("layout",),
-    ("sampling", "workers"),
-    ("sampling", "groups"),
-    ("staleness", "max"),
-    ("device",),
-    ("evaluation", "envs"),
-}
+_AUTO = {("layout",), ("sampling", "workers"), ("sampling", "groups"), ("staleness", "max"), ("device",), ("evaluation", "envs")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,14 +49,8 @@ class Prepared:
         if provenance:
             places = Provenance(dict(self.composed.provenance))
             _mark_decided(self.composed.data, data, places)
-            return render_with_provenance(replace(self.composed, provenance=places), data)
-        from srl.config.yaml import dump
-
+            return render(data, places)
         return dump(data)
-
-    def graph_text(self) -> str:
-        """The text of graph.yaml."""
-        return graph_to_yaml(self.graph)
 
     def inspected(self, *, resumed: bool = False) -> Prepared:
         """The same with all specs: env and policies were built once, in a process of their own."""
@@ -154,14 +143,8 @@ def _differences(before: Any, after: Any, places: Provenance, path: tuple[str, .
         ]
     if before == after:
         return []
-    place: Where | None = places.at(path)
-    return [f"{dotted(path)}: {_plain(before)} -> {_plain(after)} ({place})"]
-
-
-def _plain(value: Any) -> str:
-    from srl.core.option import written
-
-    return "nothing" if value is None else written(value)
+    old, new = ("nothing" if value is None else written(value) for value in (before, after))
+    return [f"{dotted(path)}: {old} -> {new} ({places.at(path)})"]
 
 
 def _mark_decided(given: Any, decided: Any, places: Provenance, path: tuple[str, ...] = ()) -> None:

@@ -38,11 +38,6 @@ class PolicyInfo:
     """What its algorithm trains together."""
 
     @property
-    def memory_every(self) -> int | None:
-        """Memory is recorded at every k-th row; None: at the first row of a slab."""
-        return self.window.memory_every
-
-    @property
     def question(self) -> TreeSpec:
         """One env's rows as they are asked."""
         agents = self.spec.agents
@@ -54,7 +49,7 @@ class PolicyInfo:
         if "obs" in self.reads:
             unit["obs"] = lead(self.spec.obs, agents)
         if "mask" in self.reads and self.spec.mask:
-            unit["mask"] = lead(self._mask, agents)
+            unit["mask"] = lead(mask_leaves(self.spec.action), agents)
         if "state" in self.reads and self.spec.state is not None:
             unit["state"] = self.spec.state
         if self.memory != {}:
@@ -76,10 +71,6 @@ class PolicyInfo:
     def published(self) -> TreeSpec:
         """One version of the parameters, with the clock of their trainer."""
         return {"params": self.params, "env_steps": Leaf((1,), "int64")}
-
-    @property
-    def _mask(self) -> TreeSpec:
-        return mask_leaves(self.spec.action)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

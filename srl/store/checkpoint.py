@@ -15,7 +15,6 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from safetensors.numpy import save as save_arrays
 
 from srl.core.errors import UserError
 from srl.core.files import bad_file, parse_json, read_as, read_file, read_json, read_text
+from srl.core.machine import version_of
 from srl.core.option import option, shown
 from srl.core.tree import build, leaves
 from srl.store.atomic import replace_file, sync_folder, write_synced, writing
@@ -40,19 +40,8 @@ _ASIDE = ".tmp-"
 _FINITE = ("policy", "optimizer")
 """Groups whose numbers must be finite."""
 _DTYPES = (
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64"),
 )
 
 
@@ -109,12 +98,7 @@ class Checkpoint:
         return build(self.groups[group])
 
 
-def write(
-    folder: Path,
-    step: int,
-    groups: Mapping[str, Mapping[str, Any]],
-    state: Mapping[str, Any],
-) -> Path:
+def write(folder: Path, step: int, groups: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any]) -> Path:
     """Write `folder/step_<step>` and let `latest` point to it. A group is a tree, or a dict of flat names, of arrays.
 
     A step that is written twice gets a second directory (`step_000100000.2`): the first stays whole until it is pruned.
@@ -179,9 +163,13 @@ def to_json(value: Any) -> bytes:
 
 def latest(folder: Path) -> Path | None:
     """The checkpoint written last, or None."""
-    pointed = _pointed(folder, "latest")
-    if pointed is not None:
-        return pointed
+    pointer = folder / "latest"
+    if os.path.lexists(pointer):
+        target = read_text(pointer).strip()
+        if not _NAME.fullmatch(target):
+            raise bad_file(pointer, f"'{shown(target)}'", "the name of a checkpoint, such as step_000100000", code="E15")
+        if (folder / target / "manifest.json").is_file():
+            return folder / target
     found = checkpoints(folder)
     return found[-1] if found else None
 
@@ -192,7 +180,6 @@ def best(folder: Path) -> Path | None:
 
 
 def best_score(folder: Path) -> float | None:
-    """Its score, or None."""
     path = best(folder)
     return None if path is None else float(read(path).state["score"])
 
@@ -287,14 +274,8 @@ def _plain(value: Any) -> Any:
 
 def _manifest(step: int, files: Mapping[str, bytes]) -> bytes:
     entries = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-    return to_json({"format": FORMAT, "srl": _srl_version(), "step": step, "written": time.time(), "files": entries})
-
-
-def _srl_version() -> str:
-    try:
-        return metadata.version("really-scalable-rl")
-    except metadata.PackageNotFoundError:
-        return "source tree"
+    srl = version_of("really-scalable-rl") or "source tree"
+    return to_json({"format": FORMAT, "srl": srl, "step": step, "written": time.time(), "files": entries})
 
 
 def _read_manifest(path: Path) -> _Manifest:
@@ -343,11 +324,8 @@ def _broken(path: Path, file: Path, found: str, expected: str = "") -> UserError
     lines = [("file", str(file)), ("found", found), *([("expected", expected)] if expected else [])]
     whole = [each.name for each in checkpoints(path.parent) if each != path]
     shown = whole if len(whole) <= 4 else [whole[0], "...", *whole[-2:]]
-    hint = (
-        f"another checkpoint of {path.parent}: {', '.join(shown)}"
-        if whole
-        else "an earlier run; this folder has no other checkpoint"
-    )
+    others = f"another checkpoint of {path.parent}: {', '.join(shown)}"
+    hint = others if whole else "an earlier run; this folder has no other checkpoint"
     return UserError(f"checkpoint {path.name!r} cannot be used", *lines, ("try", hint), code="E15")
 
 
@@ -376,13 +354,3 @@ def _written(path: Path) -> tuple[float, tuple[int, int]]:
     except UserError:
         moment = 0.0
     return moment, _order(path)
-
-
-def _pointed(folder: Path, name: str) -> Path | None:
-    if not os.path.lexists(folder / name):
-        return None
-    target = read_text(folder / name).strip()
-    if not _NAME.fullmatch(target):
-        raise bad_file(folder / name, f"'{shown(target)}'", "the name of a checkpoint, such as step_000100000", code="E15")
-    path = folder / target
-    return path if (path / "manifest.json").is_file() else None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from srl.core.files import bad_file
+from srl.core.files import bad_file, refuse_irregular
 from srl.store.atomic import writing
 
 
@@ -19,11 +19,12 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-            raise bad_file(path, "a folder" if path.is_dir() else "a link, pipe or device", "a file")
+        refuse_irregular(path)
         with writing(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            self._end_torn_line()
+            size = os.fstat(self._descriptor).st_size
+            if size and os.pread(self._descriptor, 1, size - 1) != b"\n":  # a crash tore the last line
+                os.write(self._descriptor, b"\n")
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one line; it is in the file when this returns."""
@@ -37,11 +38,6 @@ class LineFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def _end_torn_line(self) -> None:
-        size = os.fstat(self._descriptor).st_size
-        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-            os.write(self._descriptor, b"\n")
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

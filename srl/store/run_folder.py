@@ -10,18 +10,17 @@ import platform
 import re
 import secrets
 import shutil
-import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, cast
 
 from srl.core.errors import UserError
-from srl.core.files import bad_file, read_json, read_text, usable_path
+from srl.core.files import bad_file, read_json, read_text, refuse_irregular, usable_path
+from srl.core.machine import version_of
 from srl.core.option import option
 from srl.store.atomic import replace_file
 from srl.store.checkpoint import to_json
@@ -33,20 +32,8 @@ LOCK = "lock"
 _TRIES, _PAUSE = 5, 0.02
 
 _PACKAGES = (
-    "really-scalable-rl",
-    "numpy",
-    "torch",
-    "gymnasium",
-    "pyzmq",
-    "msgpack",
-    "pyyaml",
-    "grpcio",
-    "safetensors",
-    "rich",
-    "mujoco",
-    "pettingzoo",
-    "ale-py",
-    "envpool",
+    *("really-scalable-rl", "numpy", "torch", "gymnasium", "pyzmq", "msgpack", "pyyaml", "grpcio", "safetensors", "rich"),
+    *("mujoco", "pettingzoo", "ale-py", "envpool"),
 )
 
 
@@ -265,8 +252,7 @@ class RunFolder:
 
     def _open_lock(self, mode: str) -> IO[bytes]:
         path = self.path / LOCK
-        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-            raise bad_file(path, "a folder" if path.is_dir() else "a link, pipe or device", "a file")
+        refuse_irregular(path)
         try:
             return cast(IO[bytes], path.open(mode))
         except OSError as error:
@@ -298,12 +284,7 @@ def describe_machine() -> dict[str, str]:
         "git here": _git(Path.cwd()),
         "program": Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "",
     }
-    for package in _PACKAGES:
-        try:
-            facts[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return facts
+    return facts | {package: version for package in _PACKAGES if (version := version_of(package))}
 
 
 def _git(folder: Path) -> str:

@@ -120,9 +120,9 @@ def check_weights(policies: Policies, params: Mapping[str, TreeSpec], *, resumed
         if have == want:
             continue
         layer, *others = (key for key in {**want, **have} if want.get(key) != have.get(key))
+        there, here = (shapes.get(layer, "absent") for shapes in (have, want))
         raise UserError(
-            f"the weights to load do not fit policy '{name}': layer '{layer}' is "
-            f"{_shape(have.get(layer))} there and {_shape(want.get(layer))} here",
+            f"the weights to load do not fit policy '{name}': layer '{layer}' is {there} there and {here} here",
             ("checkpoint", str(find_weights(entry.load, name))),
             ("try", "the settings under `policy:` and the env of the run that it comes from (its config.yaml)"),
             (
@@ -156,7 +156,3 @@ def _best(folder: Path) -> Path | None:
 def _kept(layers: Mapping[str, Any], fresh: Iterable[str]) -> dict[str, Any]:
     patterns = tuple(fresh)
     return {key: one for key, one in layers.items() if not any(fnmatchcase(key, each) for each in patterns)}
-
-
-def _shape(shape: tuple[int, ...] | None) -> str:
-    return "absent" if shape is None else str(shape)

@@ -105,7 +105,7 @@ class ActorWorker(Resumable, Worker):
         if not port.startswith("samples"):
             return None
         info = derived.policies[port_policy(port, derived.policies)]
-        shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.memory_every)
+        shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.window.memory_every)
         return slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals)
 
     def poll(self) -> int:

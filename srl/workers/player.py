@@ -29,7 +29,7 @@ class Player:
         self.info = info
         agents = info.spec.agents
         rows = (envs, agents)
-        self.shape = SlabShape(steps=steps, envs=envs, agents=agents, memory_every=info.memory_every)
+        self.shape = SlabShape(steps=steps, envs=envs, agents=agents, memory_every=info.window.memory_every)
         self.slab = Slab(tree={}, slot=-1, credit=-1, min_version=0)
         self.ids = first_env * agents + np.arange(envs * agents, dtype=np.int64).reshape(rows)
         self.valid, self.next_valid = np.zeros(rows, bool), np.zeros(rows, bool)

@@ -39,7 +39,7 @@ def task_of(context: Context, name: str, slabs: int, between: Callable[[], None]
         policy=policy,
         policy_config=load(policy.Config, entry.policy.args, path="policy"),
         spec=info.spec,
-        shape=SlabShape(steps=steps, envs=envs * slabs, agents=agents, memory_every=info.memory_every),
+        shape=SlabShape(steps=steps, envs=envs * slabs, agents=agents, memory_every=info.window.memory_every),
         seed=graph.seed ^ (0 if len(graph.policies) == 1 else word(name)),
         device=context.node.device,
         threads=context.node.threads,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srl.config.compose import Composed, compose, list_experiments, render_with_provenance
+from srl.config.compose import Composed, compose
+from srl.config.find import list_experiments
 from srl.config.merge import Merged
 from srl.config.render import render
 from srl.config.yaml import parse
@@ -304,7 +305,7 @@ def test_experiments_are_listed_with_their_first_comment(folder: Path) -> None:
 def test_the_printed_configuration_says_where_each_value_came_from(folder: Path) -> None:
     found = composed(folder, "algorithm.epochs=8")
     resolved = {"algorithm": {**found.data["algorithm"], "clip": 0.2}, "nodes": [{"name": "a", "args": {"x": 1}}, {}], "seed": 0}
-    assert render_with_provenance(found, resolved) == (
+    assert render(resolved, found.provenance) == (
         "algorithm:\n"
         "  use: ppo    # experiments/base/ppo.yaml:2:13\n"
         "  lr: 0.0003  # experiments/base/ppo.yaml:2:23\n"

@@ -113,5 +113,5 @@ def test_settings_of_a_window_are_checked_where_they_are_written():
 
 def test_a_policy_with_memory_trains_whole_slabs_where_nothing_is_said(found):
     info = found.policies["main"]
-    assert info.memory_every is None
+    assert info.window.memory_every is None
     check_windows(wired(), found)

@@ -62,7 +62,7 @@ def play(group: Group, derived: Derived, slot: int) -> dict[str, Slab]:
     """One slab of every policy."""
     slabs = {}
     for name, info in derived.policies.items():
-        shape = SlabShape(steps=STEPS, envs=ENVS, agents=info.spec.agents, memory_every=info.memory_every)
+        shape = SlabShape(steps=STEPS, envs=ENVS, agents=info.spec.agents, memory_every=info.window.memory_every)
         tree = zeros(slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals={}))
         slabs[name] = Slab(tree=tree, slot=slot, credit=0, min_version=0)
     group.open(slabs)
