@@ -28,8 +28,6 @@ class Composed:
     provenance: Provenance
     name: str = ""
     """`cartpole`, `base/ppo`; empty when no file was named."""
-    files: tuple[str, ...] = ()
-    """Every file that was read, parents first."""
     notes: tuple[str, ...] = ()
     """What was dropped because a `use` changed."""
 
@@ -68,7 +66,6 @@ def compose(
         data=merged.data,
         provenance=merged.provenance,
         name=name,
-        files=tuple(reader.files),
         notes=tuple(dict.fromkeys([*reader.notes, *merged.notes])),
     )
 
@@ -78,7 +75,6 @@ class _Reader:
 
     def __init__(self, search: Sequence[FilePath] | None) -> None:
         self.search = search
-        self.files: list[str] = []
         self.notes: list[str] = []
         self._open: list[FilePath] = []
         self._read_so_far = 0
@@ -107,8 +103,6 @@ class _Reader:
         merged.merge(data, own.provenance)
         self.notes += merged.notes
         self._open.pop()
-        if shown(path) not in self.files:
-            self.files.append(shown(path))
         return Sourced(merged.data, merged.provenance)
 
     def _parents(self, inherit: Any, places: Provenance) -> Iterator[tuple[str, Where | None]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from srl.core.errors import UserError
 from srl.core.files import usable_path
-from srl.core.load import nearest
+from srl.core.load import meant
 
 _ENDINGS = (".yaml", ".yml")
 
@@ -96,12 +96,12 @@ def _summary(path: Path) -> str:
 def _unknown(name: str, folders: Sequence[Path], asked: object) -> UserError:
     names = [one.name for one in list_experiments([folder for folder in folders if folder != Path()])]
     is_path = name.endswith(_ENDINGS)
-    error = UserError(f"no {'file' if is_path else 'experiment'} is called '{name}'", code="E01")
-    if asked is not None:
-        error.add("from", str(asked))
-    if near := nearest(str(Path(name).with_suffix("")) if is_path else name, names):
-        error.add("did you mean", f"{near}?")
-    if not is_path:
-        error.add("known", f"{', '.join(names) or 'none'}    with a line on each: python -m srl list")
-    error.add("searched", ", ".join(shown(folder) for folder in folders) or "nowhere")
-    return error
+    known = ("known", f"{', '.join(names) or 'none'}    with a line on each: python -m srl list")
+    return UserError(
+        f"no {'file' if is_path else 'experiment'} is called '{name}'",
+        *([("from", str(asked))] if asked is not None else []),
+        *meant(str(Path(name).with_suffix("")) if is_path else name, names),
+        *([known] if not is_path else []),
+        ("searched", ", ".join(shown(folder) for folder in folders) or "nowhere"),
+        code="E01",
+    )

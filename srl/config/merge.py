@@ -42,7 +42,6 @@ class Merged:
         self._put(inside, key, value, path, places, nulls_remove=False)
 
     def remove(self, path: Path) -> None:
-        """Remove an existing setting."""
         path = self._known(path)
         holder, key = self._existing(path)
         del holder[key]

@@ -42,17 +42,10 @@ def absolute(config: Mapping[str, Any], exact: Callable[[str], str] = str) -> di
     if isinstance(plugins := plain.get("plugins"), list | tuple):
         plain["plugins"] = [_found(one) if str(one).endswith(".py") else one for one in plugins]
 
-    def loaded(path: Any) -> Any:
-        found = _found(path)
-        return exact(found) if isinstance(found, str) else found
-
-    if "load" in plain:
-        plain["load"] = loaded(plain["load"])
-    if isinstance(policies := plain.get("policies"), Mapping):
-        plain["policies"] = {
-            name: {**part, "load": loaded(part["load"])} if isinstance(part, Mapping) and "load" in part else part
-            for name, part in policies.items()
-        }
+    policies = plain.get("policies")
+    for part in (plain, *(policies.values() if isinstance(policies, dict) else ())):
+        if isinstance(part, dict) and isinstance(load := part.get("load"), str):
+            part["load"] = exact(_found(load))
     return plain
 
 

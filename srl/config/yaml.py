@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import yaml
 from yaml.events import AliasEvent, Event, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
-from yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from yaml.nodes import MappingNode, ScalarNode
 from yaml.resolver import Resolver
 
 from srl.core.errors import Fact, UserError
@@ -87,14 +87,8 @@ def scalar(text: str) -> Any:
 
 def dump(data: Any, *, flow: bool = False) -> str:
     """YAML text that `parse` reads back equal. `flow`: on one line, without a newline at its end."""
-    text: str = yaml.dump(
-        data,
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        default_flow_style=flow,
-        width=1 << 30 if flow else 120,
-    )
+    width = 1 << 30 if flow else 120
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=flow, width=width)
     return text.removesuffix("\n").removesuffix("\n...") if flow else text
 
 
@@ -215,9 +209,6 @@ class _Dumper(_CDumper):  # type: ignore[misc]
                 raise TypeError(f"only text can be a key of a file, not {key!r}")
         return cast(MappingNode, self.represent_mapping(_TAG + "map", dict(value)))
 
-    def represent_list_data(self, value: Any) -> SequenceNode:
-        return cast(SequenceNode, self.represent_sequence(_TAG + "seq", value))
-
 
 def _resolvers() -> dict[Any, list[tuple[str, Any]]]:
     """YAML 1.2's resolvers before those of 1.1, which only make text quoted."""
@@ -236,15 +227,9 @@ def _resolvers() -> dict[Any, list[tuple[str, Any]]]:
 
 
 _Dumper.yaml_implicit_resolvers = _resolvers()
-_REPRESENTERS: dict[Any, Callable[..., Any]] = {
-    float: _Dumper.represent_float,
-    str: _Dumper.represent_text,
-    dict: _Dumper.represent_mapping_data,
-    list: _Dumper.represent_list_data,
-    tuple: _Dumper.represent_list_data,
-}
-for _kind, _how in _REPRESENTERS.items():
-    _Dumper.add_representer(_kind, _how)
+_Dumper.add_representer(float, _Dumper.represent_float)
+_Dumper.add_representer(str, _Dumper.represent_text)
+_Dumper.add_representer(dict, _Dumper.represent_mapping_data)
 
 
 def _unreadable(problem: yaml.YAMLError, source: str) -> UserError:

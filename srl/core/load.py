@@ -50,6 +50,12 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
     return next((known for known in names if found and known.lower() == found[0]), None)
 
 
+def meant(name: Any, names: Sequence[Any]) -> list[Fact]:
+    """`did you mean: ...?`, if one of the names is similar."""
+    near = nearest(name, [known for known in names if isinstance(known, str)]) if isinstance(name, str) else None
+    return [("did you mean", f"{near}?")] if near else []
+
+
 class _Loader:
     """One `load`. A path of no parts is called by the name of the root class."""
 
@@ -69,7 +75,7 @@ class _Loader:
         if origin is Literal:
             if _exact(kind, data):
                 return data
-            raise self._wrong(type_name(kind), data, path, _nearest_fact(data, get_args(kind)))
+            raise self._wrong(type_name(kind), data, path, *meant(data, get_args(kind)))
         if is_union(origin):
             return self._union(kind, data, path)
         if is_mapping(base):
@@ -137,8 +143,8 @@ class _Loader:
         if isinstance(data, Mapping) and len(inner) == 1:
             raise inner[0]
         choices = [choice for member in members if get_origin(member) is Literal for choice in get_args(member)]
-        facts = [_nearest_fact(data, choices), *(_hint(member, data, path) for member in members)]
-        raise self._wrong(type_name(kind), data, path, next((fact for fact in facts if fact), None))
+        facts = [*meant(data, choices), *(fact for member in members for fact in _hint(member, data, path))]
+        raise self._wrong(type_name(kind), data, path, *facts[:1])
 
     def _mapping(self, kind: Any, data: Any, path: Path) -> dict[str, Any]:
         if not isinstance(data, Mapping):
@@ -151,7 +157,7 @@ class _Loader:
 
     def _sequence(self, kind: Any, base: Any, data: Any, path: Path) -> Any:
         if not isinstance(data, list | tuple):
-            raise self._wrong(type_name(kind), data, path, _hint(kind, data, path))
+            raise self._wrong(type_name(kind), data, path, *_hint(kind, data, path))
         args = get_args(kind)
         if base is tuple and args and args[-1] is not ...:
             if len(data) != len(args):
@@ -177,7 +183,7 @@ class _Loader:
             return kind(data)
         if kind not in (int, float, bool, str, type(None)) and isinstance(data, kind):
             return data
-        raise self._wrong(type_name(kind), data, path, _hint(kind, data, path))
+        raise self._wrong(type_name(kind), data, path, *_hint(kind, data, path))
 
     def _check_range(self, facts: Option, value: Any, data: Any, path: Path) -> None:
         if not facts.range():
@@ -200,9 +206,9 @@ class _Loader:
     def _must(self, bound: str, path: Path, *facts: Fact) -> UserError:
         return UserError(f"{self._name(path)} must be {bound}", *facts, code="E03", path=path)
 
-    def _wrong(self, expected: str, data: Any, path: Path, fact: Fact | None = None) -> UserError:
+    def _wrong(self, expected: str, data: Any, path: Path, *facts: Fact) -> UserError:
         headline = f"{self._name(path)} expects {expected}, found {_found(data)}"
-        return UserError(headline, *([fact] if fact else []), *_help(path), code="E03", path=path)
+        return UserError(headline, *facts, *_help(path), code="E03", path=path)
 
     def _name(self, path: Path) -> str:
         return f"'{dotted(path)}'" if path else f"'{self.root.__name__.removesuffix('Config').lower()}'"
@@ -237,27 +243,22 @@ def _exact(kind: Any, data: Any) -> bool:
     return isinstance(kind, type) and is_dataclass(kind) and isinstance(data, kind)
 
 
-def _hint(kind: Any, data: Any, path: Path) -> Fact | None:
+def _hint(kind: Any, data: Any, path: Path) -> list[Fact]:
     """A suggestion for a value of the wrong type."""
     name = dotted(path)
     if kind is str and data is not None and not isinstance(data, Mapping | list | tuple):
-        return ("try", f'quotes make it text: "{shown(data)}"')
+        return [("try", f'quotes make it text: "{shown(data)}"')]
     if kind is bool and isinstance(data, str) and data.lower() in ("yes", "on", "y", "no", "off", "n"):
-        return ("try", f"{name}={'true' if data.lower() in ('yes', 'on', 'y') else 'false'}")
+        return [("try", f"{name}={'true' if data.lower() in ('yes', 'on', 'y') else 'false'}")]
     if kind in (int, float) and isinstance(data, str) and _is_number(data):
-        return ("try", f"{name}={data.strip()} (without quotes)")
+        return [("try", f"{name}={data.strip()} (without quotes)")]
     if kind is int and type(data) is float:
-        return ("try", f"at most {_LARGEST}" if data.is_integer() else "a whole number")
+        return [("try", f"at most {_LARGEST}" if data.is_integer() else "a whole number")]
     if is_sequence(get_origin(kind) or kind) and not isinstance(data, Mapping) and data is not None:
         args = get_args(kind)
         number = 1 if not args or args[-1] is ... or get_origin(kind) is not tuple else len(args)
-        return ("try", f"{name}=[{', '.join([shown(data)] * number)}]")
-    return None
-
-
-def _nearest_fact(data: Any, choices: Sequence[Any]) -> Fact | None:
-    near = nearest(data, [choice for choice in choices if isinstance(choice, str)]) if isinstance(data, str) else None
-    return ("did you mean", f"{near}?") if near else None
+        return [("try", f"{name}=[{', '.join([shown(data)] * number)}]")]
+    return []
 
 
 def _is_number(text: str) -> bool:

@@ -20,7 +20,6 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """This machine, now."""
         return cls(usable_cores(), _gpus(), memory_free())
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from srl.core.errors import Fact, NotImportable, UserError
-from srl.core.load import nearest
+from srl.core.load import meant
 
 BUILTIN: dict[str, dict[str, str]] = {
     "env": {
@@ -140,12 +140,12 @@ class Registry:
         return name in self._targets
 
     def _unknown(self, name: str) -> NotImportable:
-        error = NotImportable(f"no {self.kind} is called '{name}'")
-        if near := nearest(name, self.names()):
-            error.add("did you mean", f"{near}?")
-        error.add("known", ", ".join(self.names()) or "none")
-        error.add("try", f"a path such as my_pkg.mod:Class or path/to/file.py:Class, or import=my_pkg, which registers '{name}'")
-        return error
+        return NotImportable(
+            f"no {self.kind} is called '{name}'",
+            *meant(name, self.names()),
+            ("known", ", ".join(self.names()) or "none"),
+            ("try", f"a path such as my_pkg.mod:Class or path/to/file.py:Class, or import=my_pkg, which registers '{name}'"),
+        )
 
 
 REGISTRIES: dict[str, Registry] = {kind: Registry(kind, table) for kind, table in BUILTIN.items()}
@@ -329,9 +329,8 @@ def _offers(module: Any, wanted: str) -> list[Fact]:
     """The classes that a module defines, the most similar one first."""
     own = getattr(module, "__name__", "")
     found = {name: one for name, one in vars(module).items() if getattr(one, "__module__", "") == own and name[0] != "_"}
-    near = nearest(wanted, list(found))
     classes = [name for name, one in found.items() if isinstance(one, type)]
-    return [*([("did you mean", f"{near}?")] if near else []), ("classes there", ", ".join(classes) or "none")]
+    return [*meant(wanted, list(found)), ("classes there", ", ".join(classes) or "none")]
 
 
 def _failed(name: str, what: str, problem: Exception, is_file: bool) -> NotImportable:

@@ -121,7 +121,6 @@ class Counts:
         self.dropped[reason] = self.dropped.get(reason, 0) + number
 
     def add(self, more: Counts) -> None:
-        """Grow by `more`."""
         self.put += more.put
         self.taken += more.taken
         self.released += more.released

@@ -38,7 +38,6 @@ class Provenance:
         self._places[path] = where
 
     def exact(self, path: Path) -> Where | None:
-        """The record of this very path."""
         return self._places.get(path)
 
     def at(self, path: Path) -> Where | None:
@@ -64,9 +63,6 @@ class Provenance:
 
     def __iter__(self) -> Iterator[tuple[Path, Where]]:
         return iter(list(self._places.items()))
-
-    def __len__(self) -> int:
-        return len(self._places)
 
 
 def dotted(path: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from srl.core.errors import Fact, UserError
-from srl.core.load import load, nearest
+from srl.core.load import load, meant
 from srl.core.machine import Machine
 from srl.core.option import written
 from srl.core.registry import REGISTRIES
@@ -62,14 +62,9 @@ def check_ports(kind: Any, node: Node, streams: Iterable[Stream]) -> None:
     for port, name in node.ports.items():
         base = port.partition(":")[0]
         path = node_path(node, "ports", port)
-        if base not in kind.ports:
-            raise _wrong(f"worker '{node.worker}' has no port '{base}'", path, *near(base, list(kind.ports), "ports"))
-        if name not in known:
-            raise _wrong(
-                f"port '{port}' of '{node.name}' is connected to '{name}', but there is no such stream",
-                path,
-                *near(name, list(known), "streams"),
-            )
+        _require(base, kind.ports, "ports", f"worker '{node.worker}' has no port '{base}'", path)
+        headline = f"port '{port}' of '{node.name}' is connected to '{name}', but there is no such stream"
+        _require(name, known, "streams", headline, path)
         if known[name].kind != kind.ports[base].kind:
             wants = article(f"{kind.ports[base].kind} stream")
             raise _wrong(f"port '{port}' of '{node.name}' must be connected to {wants}, not {known[name].kind}", path)
@@ -133,8 +128,7 @@ def node_path(node: Node, *keys: str) -> tuple[str, ...]:
 
 def near(name: str, known: Sequence[str], what: str) -> list[Fact]:
     """The name that was probably meant, and those that there are."""
-    guess = nearest(name, known)
-    return [*([("did you mean", f"{guess}?")] if guess else []), (what, ", ".join(known) or "none")]
+    return [*meant(name, known), (what, ", ".join(known) or "none")]
 
 
 # nodes and streams ----------------------------------------------------------------------------------------------------
@@ -142,34 +136,18 @@ def near(name: str, known: Sequence[str], what: str) -> list[Fact]:
 
 def _policies(graph: Graph, node: Node) -> None:
     """The policies that a node names are defined."""
-    known = list(graph.policies)
     for port in node.ports:
-        policy = port.partition(":")[2].partition("/")[0]
-        if policy and policy not in graph.policies:
-            raise _wrong(
-                f"port '{port}' of '{node.name}' refers to policy '{policy}', which is not defined",
-                node_path(node, "ports", port),
-                *near(policy, known, "policies"),
-            )
-    acts_for = node.args.get("policy")
-    if isinstance(acts_for, str) and acts_for not in graph.policies:
-        raise _wrong(
-            f"'{node.name}' refers to policy '{acts_for}', which is not defined",
-            node_path(node, "args", "policy"),
-            *near(acts_for, known, "policies"),
-        )
+        if policy := port.partition(":")[2].partition("/")[0]:
+            _require_policy(graph, policy, f"port '{port}' of '{node.name}'", node_path(node, "ports", port))
+    if isinstance(acts_for := node.args.get("policy"), str):
+        _require_policy(graph, acts_for, f"'{node.name}'", node_path(node, "args", "policy"))
 
 
 def _placement(graph: Graph, node: Node) -> None:
     if node.inside is None:
         return
-    names = [one.name for one in graph.nodes]
-    if node.inside not in names:
-        raise _wrong(
-            f"'{node.name}' is placed inside '{node.inside}', but there is no such node",
-            node_path(node, "inside"),
-            *near(node.inside, names, "nodes"),
-        )
+    headline = f"'{node.name}' is placed inside '{node.inside}', but there is no such node"
+    _require(node.inside, [one.name for one in graph.nodes], "nodes", headline, node_path(node, "inside"))
     owner(graph, node, 0)
     home = graph.node(node.inside)
     if home.count not in (1, node.count):
@@ -183,12 +161,7 @@ def _placement(graph: Graph, node: Node) -> None:
 
 def _stream(graph: Graph, stream: Stream) -> None:
     path = ("graph", "streams", stream.name)
-    if stream.policy not in graph.policies:
-        raise _wrong(
-            f"stream '{stream.name}' refers to policy '{stream.policy}', which is not defined",
-            (*path, "policy"),
-            *near(stream.policy, list(graph.policies), "policies"),
-        )
+    _require_policy(graph, stream.policy, f"stream '{stream.name}'", (*path, "policy"))
     if stream.via != "auto":
         REGISTRIES["transport"].resolve(stream.via)
     if stream.kind != "sample" and stream.route != "fair":
@@ -255,6 +228,17 @@ def _own_process(graph: Graph, stream: Stream) -> None:
             ("clients", f"{client}/{number} and others wait in processes of their own"),
             ("try", "a process of its own for the policy worker (no `inside:`), or inside: actor"),
         )
+
+
+def _require(name: str, known: Iterable[str], what: str, headline: str, path: tuple[str, ...]) -> None:
+    """The name is one of those that are known."""
+    names = list(known)
+    if name not in names:
+        raise _wrong(headline, path, *near(name, names, what))
+
+
+def _require_policy(graph: Graph, name: str, subject: str, path: tuple[str, ...]) -> None:
+    _require(name, graph.policies, "policies", f"{subject} refers to policy '{name}', which is not defined", path)
 
 
 def _wrong(headline: str, path: tuple[str, ...], *facts: Fact) -> UserError:

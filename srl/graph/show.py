@@ -13,15 +13,10 @@ _GIVES = ("producer", "client", "publisher")
 def as_text(graph: Graph) -> str:
     """Every stream with who is on it, by process."""
     rows = [f"{graph.name}: {words(graph.env)}", "", "processes"]
-    for home in graph.nodes:
-        if home.inside is not None and graph.mode != "inline":
-            continue
-        inner = [node.name for node in graph.nodes if node is not home and owner(graph, node, 0)[0] == home.name]
-        if graph.mode == "inline" and home is not graph.nodes[0]:
-            continue
-        if graph.mode == "inline":
-            inner = [node.name for node in graph.nodes[1:]]
-        rows.append(f"  {times(home)}" + (f" with {', '.join(inner)} inside" if inner else ""))
+    homes = [node for node in graph.nodes if node.inside is None] if graph.mode != "inline" else graph.nodes[:1]
+    for home in homes:
+        inner = ", ".join(node.name for node in (_inside(graph, home) if graph.mode != "inline" else graph.nodes[1:]))
+        rows.append(f"  {times(home)}" + (f" with {inner} inside" if inner else ""))
     rows += ["", "streams"]
     for stream in graph.streams:
         ends = list(members(graph, stream.name))
@@ -36,15 +31,12 @@ def as_text(graph: Graph) -> str:
 def as_mermaid(graph: Graph) -> str:
     """A flowchart for a page that renders Mermaid."""
     rows = ["flowchart LR"]
-    homes = [node for node in graph.nodes if node.inside is None]
-    for home in homes:
-        inner = [node for node in graph.nodes if node is not home and owner(graph, node, 0)[0] == home.name]
-        if not inner:
-            rows.append(f"  {_id(home.name)}[{_label(home)}]")
-            continue
-        rows.append(f"  subgraph {_id(home.name)}_process[process of {home.name}]")
-        rows += [f"    {_id(node.name)}[{_label(node)}]" for node in (home, *inner)]
-        rows.append("  end")
+    for home in (node for node in graph.nodes if node.inside is None):
+        boxes = [f'{_id(node.name)}["{times(node)}"]' for node in (home, *_inside(graph, home))]
+        if len(boxes) == 1:
+            rows.append(f"  {boxes[0]}")
+        else:
+            rows += [f"  subgraph {_id(home.name)}_process[process of {home.name}]", *(f"    {box}" for box in boxes), "  end"]
     for stream in graph.streams:
         ends = list(members(graph, stream.name))
         arrow = "<-->" if stream.kind == "infer" else "-.->" if stream.kind == "param" else "-->"
@@ -64,8 +56,8 @@ def words(component: Component) -> str:
     return " ".join([component.use, settings(component.args)]).rstrip()
 
 
-def _label(node: Node) -> str:
-    return f'"{times(node)}"'
+def _inside(graph: Graph, home: Node) -> list[Node]:
+    return [node for node in graph.nodes if node is not home and owner(graph, node, 0)[0] == home.name]
 
 
 def _id(name: str) -> str:

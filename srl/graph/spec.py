@@ -64,9 +64,7 @@ class Graph:
     expect: Mapping[str, float] = field(default_factory=dict)
 
     def node(self, name: str) -> Node:
-        """The node of that name."""
         return next(node for node in self.nodes if node.name == name)
 
     def stream(self, name: str) -> Stream:
-        """The stream of that name."""
         return next(stream for stream in self.streams if stream.name == name)

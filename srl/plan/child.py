@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -28,11 +29,12 @@ def derived_specs(graph: Graph) -> Derived:
     """All specs of the run: from the cache where nothing can have changed, else from a process of its own."""
     if graph.mode == "inline" and held_here(graph):
         return derive(graph)  # no other process knows these classes
-    cached = _cached(graph)
-    if cached is not None:
-        return cached
+    file = cache_file(graph)
+    if file is not None:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return with_streams(graph, Derived.from_plain(msgpack.unpackb(file.read_bytes())))
     derived = derive_in_child(graph)
-    if (file := cache_file(graph)) is not None:
+    if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         aside = file.with_suffix(f".{os.getpid()}")
         aside.write_bytes(msgpack.packb(derived.to_plain()))
@@ -81,16 +83,6 @@ def _names(graph: Graph) -> list[tuple[str, str]]:
     for entry in graph.policies.values():
         names += [("policy", entry.policy.use), *([("algorithm", entry.algorithm.use)] if entry.algorithm else [])]
     return names
-
-
-def _cached(graph: Graph) -> Derived | None:
-    file = cache_file(graph)
-    if file is None:
-        return None
-    try:
-        return with_streams(graph, Derived.from_plain(msgpack.unpackb(file.read_bytes())))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _no_answer(graph: Graph, code: int) -> UserError:

@@ -11,7 +11,7 @@ import numpy as np
 from srl.api.env import EnvSpec
 from srl.api.policy import Act, NoConfig, PolicySpec
 from srl.api.slab import Window
-from srl.core.errors import NotImportable, UserError, about
+from srl.core.errors import UserError, about
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
@@ -149,7 +149,7 @@ def _inspect(name: str, graph: Graph, env: EnvSpec, teams: tuple[str, ...]) -> P
     twin = policy.numpy_twin() if hasattr(policy, "numpy_twin") else None
     info = PolicyInfo(
         name=name,
-        use=_path(entry.policy.use),
+        use=REGISTRIES["policy"].everywhere(entry.policy.use),
         config=dict(entry.policy.args),
         spec=spec,
         teams=teams,
@@ -175,16 +175,6 @@ def _check_learners(graph: Graph) -> None:
         if isinstance(learner, Component):
             kind = REGISTRIES["learner"].resolve(learner.use)
             load(getattr(kind, "Config", NoConfig), learner.args, path=("workers", node.name, "learner"))
-
-
-def _path(use: str) -> str:
-    """Where every process finds the policy; what only this one has keeps its name."""
-    try:
-        return REGISTRIES["policy"].path(use)
-    except NotImportable:
-        if use not in REGISTRIES["policy"]:
-            raise
-        return use
 
 
 def _compare(info: PolicyInfo, policy: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from srl.api.env import Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, TeamSpec, action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
@@ -82,9 +82,7 @@ class Derived:
     streams: Mapping[str, StreamSpec] = field(default_factory=dict)
 
     def to_plain(self) -> dict[str, Any]:
-        """Plain data for msgpack."""
-        data: dict[str, Any] = to_plain(self)
-        return data
+        return cast("dict[str, Any]", to_plain(self))
 
     @staticmethod
     def from_plain(data: Mapping[str, Any]) -> Derived:

@@ -218,7 +218,6 @@ def half_written(folder: Path) -> list[Path]:
 
 
 def step_of(path: Path) -> int:
-    """The step in the name of a checkpoint."""
     return _order(path)[0]
 
 

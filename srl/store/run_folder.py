@@ -102,7 +102,6 @@ class RunFolder:
 
     @staticmethod
     def path_of(root: str | Path, experiment: str, run_id: str) -> Path:
-        """The path of the run with this id."""
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", run_id):
             raise UserError(f"'{run_id}' cannot be the id of a run", ("expected", "letters, digits, dots, - and _"))
         return Path(root) / re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.") / run_id
@@ -146,7 +145,6 @@ class RunFolder:
         raise self._is_live()
 
     def refuse_if_live(self) -> None:
-        """E16 if the run is still active."""
         if self.is_live:
             raise self._is_live()
 
@@ -224,7 +222,6 @@ class RunFolder:
         replace_file(self.eval, text.getvalue())
 
     def read_eval(self) -> list[dict[str, str]]:
-        """The rows of eval.csv."""
         if not os.path.lexists(self.eval):
             return []
         try:

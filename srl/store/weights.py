@@ -30,7 +30,6 @@ def checkpoint_folder(run: Path, policies: Policies, policy: str) -> Path:
 
 
 def archive_folder(run: Path, policies: Policies, policy: str) -> Path:
-    """The archived versions of the policy."""
     return checkpoint_folder(run, policies, policy) / "archive"
 
 

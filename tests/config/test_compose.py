@@ -147,17 +147,13 @@ def test_a_name_in_a_parent_and_settings_in_the_child_come_together(folder: Path
 def test_no_file_at_all() -> None:
     found = compose(None, ["env=CartPole-v1", "algorithm=ppo"])
     assert found.data == {"env": "CartPole-v1", "algorithm": "ppo"}
-    assert (found.name, found.files) == ("", ())
+    assert found.name == ""
 
 
 def test_experiment_may_stand_among_the_overrides(folder: Path) -> None:
     found = composed(folder, "experiment=cart", "seed=3", name=None)
     assert (found.name, found.data["seed"]) == ("cart", 3)
     assert "experiment" not in found.data
-
-
-def test_files_are_listed_parents_first(folder: Path) -> None:
-    assert composed(folder).files == ("experiments/base/ppo.yaml", "experiments/cart.yaml")
 
 
 def test_a_file_on_the_command_line_is_merged_with_what_it_inherits(folder: Path) -> None:
