@@ -20,7 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "play": ("srl.cli.play:play", "film episodes of a run: --record FILE.mp4"),
     "bench": (
         "srl.cli.bench:bench",
-        "bench limit experiment=NAME: the highest possible rate of this machine and the rate reached",
+        "bench limit experiment=NAME: the highest rate of this machine and the rate reached",
     ),
     "status": ("srl.cli.status:status", "the newest runs: state, env steps, return, duration"),
     "doctor": ("srl.cli.status:doctor", "the machine and the installation, and what is missing"),
@@ -43,10 +43,9 @@ def _main(argv: list[str]) -> int:
         return 0
     verb, *rest = argv
     if verb not in VERBS:
-        error = UserError(f"srl has no command '{verb}'")
-        if near := nearest(verb, list(VERBS)):
-            error.add("did you mean", f"srl {near}?")
-        raise error.add("commands", ", ".join(VERBS))
+        near = nearest(verb, list(VERBS))
+        hint = [("did you mean", f"srl {near}?")] if near else []
+        raise UserError(f"srl has no command '{verb}'", *hint, ("commands", ", ".join(VERBS)))
     module, _, name = VERBS[verb][0].partition(":")
     command: Callable[[list[str]], int] = getattr(importlib.import_module(module), name)
     return command(rest)

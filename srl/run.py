@@ -127,7 +127,18 @@ def make_run(
         return Run(prepared.graph, resumed.path, None, result)
     folder = write_down(prepared, overrides, resumed, runs, resume_or_start)
     try:
-        return Run(prepared.graph, folder.path, _controller(prepared, folder, resumed, console))
+        from srl.control.controller import Controller
+
+        assert prepared.derived is not None
+        controller = Controller(
+            prepared.graph,
+            derived=prepared.derived,
+            folder=folder,
+            resume=resumed.path if resumed is not None else None,
+            sinks=[] if console is None else [console],
+            plan=[*prepared.lines(), ("run folder", str(folder.path))],
+        )
+        return Run(prepared.graph, folder.path, controller)
     except BaseException:  # Ctrl-C, a full disk: there is no run
         _discard(folder, resumed)
         raise
@@ -173,13 +184,3 @@ def _discard(folder: RunFolder, resumed: RunFolder | None) -> None:
     folder.close()
     if resumed is None:
         shutil.rmtree(folder.path, ignore_errors=True)
-
-
-def _controller(prepared: Prepared, folder: RunFolder, resumed: RunFolder | None, console: Console | None) -> Controller:
-    from srl.control.controller import Controller
-
-    assert prepared.derived is not None
-    resume = resumed.path if resumed is not None else None
-    sinks = [] if console is None else [console]
-    plan = [*prepared.lines(), ("run folder", str(folder.path))]
-    return Controller(prepared.graph, derived=prepared.derived, folder=folder, resume=resume, sinks=sinks, plan=plan)

@@ -13,7 +13,6 @@ from srl.core.errors import UserError
 from srl.core.readings import Reading
 from srl.graph.spec import Graph
 from srl.plan.derive import derive
-from srl.plan.specs import Derived
 from srl.workers.base import Worker
 from srl.workers.loop import WorkerLoop
 
@@ -32,9 +31,9 @@ def build(experiment: str | Path | None = None, *, overrides: Sequence[str] = ()
 class Session:
     """All workers of a graph, inline. Errors are raised where they happen."""
 
-    def __init__(self, graph: Graph, derived: Derived | None = None) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = replace(graph, mode="inline")
-        self.derived = derived or derive(self.graph)
+        self.derived = derive(self.graph)
         self.totals: dict[str, float] = {}
         """Counts since the start: env_steps, updates, ..."""
         self.means: dict[str, float] = {}

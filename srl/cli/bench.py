@@ -65,7 +65,7 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
     """Run the same workers in one process and time each part."""
     from srl.session import Session
 
-    session = Session(prepared.graph, None)
+    session = Session(prepared.graph)
     try:
         session.step(_WARM)
         clocks, sampled = _attach(session.workers), session.totals["env_steps"]

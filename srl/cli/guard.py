@@ -13,8 +13,6 @@ from pathlib import Path
 from srl.core.errors import SrlError
 from srl.core.threads import limit_here
 
-INTERRUPTED = 130
-
 
 def guarded(main: Callable[[list[str]], int], argv: Sequence[str]) -> int:
     """Run a command; a UserError is printed without a traceback unless `--trace` is given."""
@@ -34,7 +32,7 @@ def guarded(main: Callable[[list[str]], int], argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         if trace:
             raise
-        return INTERRUPTED
+        return 130
     except BrokenPipeError:  # `srl list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

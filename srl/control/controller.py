@@ -24,21 +24,12 @@ from srl.plan.specs import Derived
 from srl.store.run_folder import RunFolder
 from srl.workers.messages import Message
 
-DRAIN = 10.0
-"""Seconds for a drain."""
-
-GRACE = 5.0
-"""Seconds between `stop` and the kill; a process that may be writing a checkpoint has `DRAIN` more."""
-
-LATE = 1.0
-"""The same for a process that did not drain in time and has nothing to save."""
-
-QUIET = 2.0
-"""Seconds of waiting before the processes waited for are listed."""
-
-HURRY = 0.5
-"""The same after the second signal."""
-
+# Seconds
+DRAIN = 10.0  # for a drain
+GRACE = 5.0  # between `stop` and the kill; a process that may be writing a checkpoint has `DRAIN` more
+LATE = 1.0  # the same for a process that did not drain in time and has nothing to save
+HURRY = 0.5  # the same after the second signal
+QUIET = 2.0  # of waiting before the processes waited for are listed
 _TICK = 0.1
 
 
@@ -292,14 +283,14 @@ class Controller:
         while late := whom(waited := time.monotonic() - begun):
             if waited > QUIET and not told:
                 told = True
-                self.log.say(f"waiting for {', '.join(member.name for member in late)} {what}")
+                self.log.event("note", text=f"waiting for {', '.join(member.name for member in late)} {what}")
             self._receive(_TICK)
 
     def _count_killed(self) -> None:
         """Account for the processes that had to be killed: their last counts are lost."""
         late = self._members.alive()
         if self._ending is not None and self._ending.drain and not self._hurry and late:
-            self.log.say(f"did not end, killed: {', '.join(member.name for member in late)}")
+            self.log.event("note", text=f"did not end, killed: {', '.join(member.name for member in late)}")
         for member in late:
             workers, observers = [one.name for one in member.workers], self._members.observers(member)
             self.totals.forget(member.name, workers, member.ends, observers)

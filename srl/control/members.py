@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -69,9 +69,16 @@ class Members(dict[str, Member]):
     def new_connections(self, new: Collection[Member], vias: Mapping[str, str]) -> dict[str, Peers]:
         """Process -> what it attaches: the new ends to all others, and all others to the new ones."""
         found: dict[str, Peers] = {}
-        for own, end, other, peer in self._pairs(vias):
-            if own in new or other in new:
-                found.setdefault(own.name, {}).setdefault(end.worker, {}).setdefault(end.port, []).append(peer)
+        sides: dict[tuple[str, str], list[tuple[Member, BoundEnd]]] = {}
+        for member in self.values():
+            for end in member.ends:
+                if self._graph.stream(end.stream).route != "drop":
+                    sides.setdefault((end.stream, end.side), []).append((member, end))
+        for (stream, side), ends in sides.items():
+            for own, end in ends:
+                for other, peer in sides.get((stream, _OPPOSITE[side]), ()):
+                    if (own in new or other in new) and (own is other or vias[stream] != "inproc"):
+                        found.setdefault(own.name, {}).setdefault(end.worker, {}).setdefault(end.port, []).append(peer)
         return found
 
     def observers(self, dead: Member) -> dict[str, set[str]]:
@@ -81,17 +88,3 @@ class Members(dict[str, Member]):
             own.name: {name for name, end in others if end.stream == own.stream and end.side == _OPPOSITE[own.side]}
             for own in dead.ends
         }
-
-    def _pairs(self, vias: Mapping[str, str]) -> Iterator[tuple[Member, BoundEnd, Member, BoundEnd]]:
-        """Every process and end, with every process and end that it is connected to."""
-        sides: dict[tuple[str, str], list[tuple[Member, BoundEnd]]] = {}
-        for member in self.values():
-            for end in member.ends:
-                sides.setdefault((end.stream, end.side), []).append((member, end))
-        for (stream, side), found in sides.items():
-            if self._graph.stream(stream).route == "drop":
-                continue
-            for own, end in found:
-                for other, peer in sides.get((stream, _OPPOSITE[side]), ()):
-                    if own is other or vias[stream] != "inproc":
-                        yield own, end, other, peer

@@ -16,7 +16,7 @@ from srl.graph.spec import Graph
 from srl.observe.expectation import Expectation, figure
 from srl.observe.ledger import table
 from srl.observe.result import RunResult
-from srl.observe.sinks.base import Sink
+from srl.observe.sinks.base import Lines, Sink
 from srl.observe.sinks.jsonl import JsonLines
 from srl.observe.sinks.tensorboard import TensorBoard
 from srl.observe.totals import Totals
@@ -65,10 +65,9 @@ class RunLog:
         self._solved: float | None = None
         self._status()
 
-    def begin(self, plan: Iterable[tuple[str, str]]) -> None:
+    def begin(self, plan: Lines) -> None:
         """The run starts."""
-        lines = list(plan)
-        self._give(lambda sink: sink.begin(self._graph, lines))
+        self._give(lambda sink: sink.begin(self._graph, plan))
 
     def report(self) -> None:
         """A report has come: give it to the sinks if it is time to."""
@@ -91,10 +90,6 @@ class RunLog:
             self._expectation.settle()
         self._give(lambda sink: sink.event(what, **facts))
 
-    def say(self, text: str) -> None:
-        """A note for people."""
-        self.event("note", text=text)
-
     def restarted(self, incarnation: int) -> None:
         """Remember it before the new incarnation lives: none may ever be used twice."""
         self._top = max(self._top, incarnation)
@@ -112,11 +107,11 @@ class RunLog:
                 result = replace(result, kind="worker failure", error=error)
         if self._folder is not None:
             self._folder.sweep()
-        last = self._last_checkpoint()
+        found = _newest_checkpoint(self._folder.path, self._graph) if self._folder is not None else None
         result = replace(
             result,
             run=str(self._folder.path) if self._folder is not None else "",
-            checkpoint=last,
+            checkpoint=str(found.relative_to(self._folder.checkpoints)) if self._folder is not None and found is not None else "",
             summary=() if result.kind == "user error" else (*result.summary, *self._summary(result)),
         )
         self._state = result.kind
@@ -136,7 +131,7 @@ class RunLog:
         """Once: an env gives what it does not declare. The actor's log has the figures."""
         if not self._remarked and (actors := self._totals.who("env/outside_bounds")):
             self._remarked = True
-            self.say(f"note: observations exceed the env's declared bounds (details in the log of {actors[0]})")
+            self.event("note", text=f"note: observations exceed the env's declared bounds (details in the log of {actors[0]})")
             self.event("outside_bounds", worker=actors[0])
 
     def _report(self) -> None:
@@ -153,7 +148,10 @@ class RunLog:
                 raise
             except Exception as error:
                 self._sinks.remove(sink)
-                self.say(f"note: sink {type(sink).__name__} failed and gets no more reports: {type(error).__name__}: {error}")
+                self.event(
+                    "note",
+                    text=f"note: sink {type(sink).__name__} failed and gets no more reports: {type(error).__name__}: {error}",
+                )
 
     def _summary(self, result: RunResult) -> list[tuple[str, str]]:
         totals = self._totals
@@ -161,17 +159,12 @@ class RunLog:
         if returns := totals.episode_returns:
             text = ", ".join(f"{team} {figure(mean)}".strip() for team, mean in returns.items())
             facts.append(("return", f"{text} (last 100 episodes)"))
-        if self._expectation.wanted and self._at_stop(result):
+        seconds = self._graph.stop.seconds
+        at_stop = totals.finished or (seconds is not None and totals.elapsed >= seconds)
+        if self._expectation.wanted and (result.kind == "solved" or (result.kind == "done" and at_stop)):
             facts.append(("expect", self._expectation.text()))
         ledgers = totals.ledgers()
         return facts + ([("ledger", table(ledgers))] if ledgers else [])
-
-    def _at_stop(self, result: RunResult) -> bool:
-        """Whether the run reached its `stop` and was not ended earlier."""
-        totals, seconds = self._totals, self._graph.stop.seconds
-        return result.kind == "solved" or (
-            result.kind == "done" and (totals.finished or (seconds is not None and totals.elapsed >= seconds))
-        )
 
     def _status(self, **more: Any) -> None:
         if self._folder is None:
@@ -195,13 +188,9 @@ class RunLog:
             own["reached"] = self._expectation.reached
         self._folder.write_status({**before, **own, **more})
 
-    def _last_checkpoint(self) -> str:
-        """The checkpoint that a resume starts from, relative to `checkpoints`: `step_000100000`, `hider/step_000100000`."""
-        found = _newest_checkpoint(self._folder.path, self._graph) if self._folder is not None else None
-        return str(found.relative_to(self._folder.checkpoints)) if self._folder is not None and found is not None else ""
-
 
 def _newest_checkpoint(run: Path, graph: Graph) -> Path | None:
+    """The one that a resume starts from."""
     found = [path for place in checkpoint_folders(run, graph) if (path := checkpoint.latest(place)) is not None]
     return max(found, key=checkpoint.step_of, default=None)
 

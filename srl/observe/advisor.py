@@ -8,20 +8,11 @@ from srl.core.registry import REGISTRIES
 from srl.observe.report import Report, WorkerRow, by_role
 from srl.workers.base import Worker
 
-BUSY = 0.85
-"""A kind of worker that works this part of its time is the limit."""
-
-FULL = 0.95
-"""Cores in use, as a part of the usable ones, from which on none is free."""
-
-FOREIGN = 0.25
-"""Cores that other programs use, as a part of the usable ones, from which on they are named."""
-
-LOSSY = 0.05
-"""Part of the records of a stream whose loss is worth a word."""
-
-_MEANT = ("stop", "barrier")
-"""What is dropped for these reasons is no loss."""
+BUSY = 0.85  # a kind of worker that works this part of its time is the limit
+FULL = 0.95  # from this part of the usable cores on, none is free
+FOREIGN = 0.25  # from this part of the usable cores on, other programs are named
+LOSSY = 0.05  # the loss of this part of a stream's records is worth a word
+_MEANT = ("stop", "barrier")  # what is dropped for these reasons is no loss
 
 
 def advise(report: Report) -> str:

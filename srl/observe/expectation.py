@@ -42,19 +42,15 @@ class Expectation:
 
     def text(self) -> str:
         """`return 475: reached (500)`"""
-        return ", ".join(self._judged(name, least) for name, least in self.wanted.items())
-
-    def _judged(self, name: str, least: float) -> str:
-        found = self.reached.get(name)
-        word = "reached" if found is not None and found >= least else "not reached"
-        return f"{name} {figure(least)}: {word} ({self._found(found)})"
-
-    def _found(self, found: float | None) -> str:
-        if found is not None:
-            when = f" after {self.reached[ENV_STEPS]:,.0f} env steps" if self._cut < math.inf else ""
-            return f"{figure(found)}{when}"
-        there = ", ".join(name for name in self.reached if name != ENV_STEPS)
-        return f"there is {there}" if there else "fewer than 100 episodes"
+        when = f" after {self.reached[ENV_STEPS]:,.0f} env steps" if self.reached and self._cut < math.inf else ""
+        others = ", ".join(name for name in self.reached if name != ENV_STEPS)
+        absent = f"there is {others}" if others else "fewer than 100 episodes"
+        parts = []
+        for name, least in self.wanted.items():
+            found = self.reached.get(name)
+            word = "reached" if found is not None and found >= least else "not reached"
+            parts.append(f"{name} {figure(least)}: {word} ({absent if found is None else figure(found) + when})")
+        return ", ".join(parts)
 
 
 def wanted_returns(expect: Mapping[str, float]) -> dict[str, float]:

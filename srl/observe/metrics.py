@@ -6,13 +6,15 @@ import os
 from collections import deque
 from pathlib import Path
 
+WINDOW = 10.0
+"""Seconds that a rate is of."""
+
 
 class Rate:
-    """Items a second over the last `seconds`, from a counter that grows. One that falls was restarted and counts from zero
+    """Items a second over the last seconds, from a counter that grows. One that falls was restarted and counts from zero
     again; a `level` (env steps trained on) fell back to where it was before, which is no work."""
 
-    def __init__(self, seconds: float = 10.0, *, level: bool = False) -> None:
-        self.seconds = seconds
+    def __init__(self, *, level: bool = False) -> None:
         self._level = level
         self._seen = 0.0
         self._total = 0.0
@@ -25,7 +27,7 @@ class Rate:
         self._total = self._total + step if self._samples else 0.0
         self._seen = counter
         self._samples.append((now, self._total))
-        while len(self._samples) > 2 and self._samples[1][0] <= now - self.seconds:
+        while len(self._samples) > 2 and self._samples[1][0] <= now - WINDOW:
             self._samples.popleft()
         return self.value
 

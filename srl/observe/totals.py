@@ -187,15 +187,16 @@ class Totals:
             self._advice = advise(report)
         rates = {"rate/env": report.env_rate, "rate/train": report.train_rate}
         rates |= {f"rate/train/{policy}": rate for policy, rate in report.policy_rates.items()}
+        waits = {f"waits/{row.kind}/{what}": part for row in report.workers for what, part in row.waits.items()}
         return replace(
             report,
             advice=self._advice,
-            metrics={**self._merged_figures(), **lately, **recent, **rates, **_by_node(report.workers)},
+            metrics={**self._merged_figures(), **lately, **recent, **rates, **_load(report.workers, "cpu", "rss"), **waits},
             charts={
                 **lately,
                 **{name: mean for name, mean in recent.items() if figures.followed(name)},
                 **rates,
-                **_by_kind_of_worker(report.workers),
+                **_load(by_role(report.workers), "cores", "memory"),
             },
         )
 
@@ -311,20 +312,11 @@ class Totals:
         return rate.value if self.resting else rate.update(counter, now)
 
 
-def _by_node(rows: Iterable[WorkerRow]) -> dict[str, float]:
+def _load(rows: Iterable[WorkerRow], cpu: str, rss: str) -> dict[str, float]:
+    """How busy workers are and, while they live, what they use."""
     values = {}
     for row in rows:
         values[f"busy/{row.kind}"] = row.busy
-        values |= {f"waits/{row.kind}/{what}": part for what, part in row.waits.items()}
         if row.rss and not row.over:
-            values |= {f"cpu/{row.kind}": row.cpu, f"rss/{row.kind}": float(row.rss)}
-    return values
-
-
-def _by_kind_of_worker(rows: Iterable[WorkerRow]) -> dict[str, float]:
-    values = {}
-    for row in by_role(rows):
-        values[f"busy/{row.kind}"] = row.busy
-        if row.rss and not row.over:
-            values |= {f"cores/{row.kind}": row.cpu, f"memory/{row.kind}": float(row.rss)}
+            values |= {f"{cpu}/{row.kind}": row.cpu, f"{rss}/{row.kind}": float(row.rss)}
     return values

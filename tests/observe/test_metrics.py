@@ -99,7 +99,7 @@ def test_idle_cores_are_those_that_this_process_may_use(text: str, idle: float |
 
 
 def test_rate_is_over_the_window_and_survives_a_restart_of_the_counter() -> None:
-    rate = Rate(10.0)
+    rate = Rate()
     assert rate.update(1000, 0.0) == 0.0
     assert rate.update(1500, 5.0) == 100.0
     assert rate.update(2000, 10.0) == 100.0
@@ -108,6 +108,6 @@ def test_rate_is_over_the_window_and_survives_a_restart_of_the_counter() -> None
 
 
 def test_rate_does_not_count_what_was_there_before_the_first_report() -> None:
-    rate = Rate(10.0)
+    rate = Rate()
     rate.update(1e6, 0.0)
     assert rate.update(1e6 + 10, 1.0) == 10.0
