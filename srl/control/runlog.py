@@ -148,10 +148,8 @@ class RunLog:
                 raise
             except Exception as error:
                 self._sinks.remove(sink)
-                self.event(
-                    "note",
-                    text=f"note: sink {type(sink).__name__} failed and gets no more reports: {type(error).__name__}: {error}",
-                )
+                cause = f"{type(error).__name__}: {error}"
+                self.event("note", text=f"note: sink {type(sink).__name__} failed and gets no more reports: {cause}")
 
     def _summary(self, result: RunResult) -> list[tuple[str, str]]:
         totals = self._totals

@@ -105,10 +105,10 @@ def test_worker_died(capsys, folder):
 
 
 def test_an_interrupt_before_the_controller_runs_leaves_no_folder(folder, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("srl.run._controller", interrupt)
+    monkeypatch.setattr("srl.control.controller.Controller.__init__", interrupt)
     assert main(["my"]) == 130
     assert list((folder / "runs").glob("*/*")) == []
 
