@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from srl.api.env import ActionSpec
 from srl.core.seeds import Rng
@@ -71,9 +71,3 @@ class Policy(Protocol):
         ...
 
     def act(self, ask: Ask) -> Act: ...
-
-
-class PolicyClass(Protocol):
-    """How the engine makes a torch-free policy."""
-
-    def __call__(self, config: Any, spec: PolicySpec) -> Policy: ...

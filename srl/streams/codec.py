@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -61,21 +62,21 @@ class Layout:
             return [branch[name] for name in self._names]
         return [_leaf(tree, keys) for keys in self._keys]
 
-    def checked(self, tree: Tree) -> list[Array]:
-        """The leaves in order; a leaf of another shape or dtype raises."""
-        arrays = self._found(tree)
-        if [array.shape for array in arrays] != self.shapes or [array.dtype for array in arrays] != self.dtypes:
-            raise self._unfit(arrays, self.shapes)
-        return arrays
-
-    def checked_rows(self, tree: Tree, count: int) -> list[Array]:
-        """The same for `count` units where the layout has one: axis 0 is not that of the spec."""
-        arrays = self._found(tree)
-        shapes = self._counted.get(count)
+    def checked(self, tree: Tree, count: int | None = None) -> list[Array]:
+        """The leaves in order; a leaf of another shape or dtype raises. `count`: units, where the spec has one on axis 0."""
+        try:
+            arrays = self.flat(tree)
+        except (KeyError, TypeError, IndexError) as error:
+            found = ", ".join(path for path, _ in leaves(tree))
+            raise _mismatch("a leaf is missing", ", ".join(self.paths), found) from error
+        shapes = self.shapes if count is None else self._counted.get(count)
         if shapes is None:
-            shapes = self._counted[count] = [(count, *shape[1:]) for shape in self.shapes]
+            shapes = self._counted[count] = [(count, *shape[1:]) for shape in self.shapes]  # type: ignore[index,list-item]
         if [array.shape for array in arrays] != shapes or [array.dtype for array in arrays] != self.dtypes:
-            raise self._unfit(arrays, shapes)
+            for path, array, shape, dtype in zip(self.paths, arrays, shapes, self.dtypes, strict=True):
+                if array.shape != shape or array.dtype != dtype:
+                    where = f"leaf {path or 'value'} does not fit its stream"
+                    raise _mismatch(where, f"{dtype} {shape}", f"{array.dtype} {array.shape}")
         return arrays
 
     def pack(self, tree: Tree, room: int = 0) -> bytearray:
@@ -91,34 +92,13 @@ class Layout:
             raise HostileFrame(f"a record of {len(data)} bytes where {self.size} were agreed")
         return self.views(data, writable=False)
 
-    def _found(self, tree: Tree) -> list[Array]:
-        try:
-            return self.flat(tree)
-        except (KeyError, TypeError, IndexError) as error:
-            found = ", ".join(path for path, _ in leaves(tree))
-            raise self._mismatch("a leaf is missing", ", ".join(self.paths), found) from error
-
-    def _unfit(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> WireError:
-        for path, array, shape, dtype in zip(self.paths, arrays, shapes, self.dtypes, strict=True):
-            if array.shape != shape or array.dtype != dtype:
-                where = f"leaf {path or 'value'} does not fit its stream"
-                return self._mismatch(where, f"{dtype} {shape}", f"{array.dtype} {array.shape}")
-        raise AssertionError("every leaf fits")
-
-    @staticmethod
-    def _mismatch(headline: str, expected: str, found: str) -> WireError:
-        return WireError(
-            headline, ("expected", expected), ("found", found), ("try", "make the arrays as the spec declares them"), code="W01"
-        )
-
     def _view(self, buffer: Any, start: int, index: int, writable: bool) -> Array:
         shape, dtype = self.shapes[index], self.dtypes[index]
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape)
         if count == 0:
             return np.zeros(shape, dtype)
         view = np.frombuffer(buffer, dtype, count, start + self.offsets[index]).reshape(shape)
-        if not writable:
-            view.flags.writeable = False
+        view.flags.writeable &= writable
         return view
 
 
@@ -154,9 +134,7 @@ class Packer:
             if compress and dtype == np.uint8 and np.prod(layout.shapes[index]) >= _SHORTEST_TO_COMPRESS
         ]
         self._plain = [index for index in range(len(layout.paths)) if index not in self._squeezed]
-        self._sizes = [
-            int(np.prod(shape, dtype=np.int64)) * kind.itemsize for shape, kind in zip(layout.shapes, layout.dtypes, strict=True)
-        ]
+        self._sizes = [math.prod(shape) * kind.itemsize for shape, kind in zip(layout.shapes, layout.dtypes, strict=True)]
         self._lengths = struct.Struct(f"<{len(self._squeezed)}I")
         self._block: Any = _lz4() if self._squeezed else None
         self.largest = layout.size + sum(64 + layout.size // 200 for _ in self._squeezed) + self._lengths.size
@@ -208,6 +186,11 @@ class Packer:
 def aligned(size: int) -> int:
     """The next multiple of the alignment."""
     return (size + ALIGN - 1) // ALIGN * ALIGN
+
+
+def _mismatch(headline: str, expected: str, found: str) -> WireError:
+    facts = (("expected", expected), ("found", found), ("try", "make the arrays as the spec declares them"))
+    return WireError(headline, *facts, code="W01")
 
 
 def agreement(*specs: TreeSpec) -> str:

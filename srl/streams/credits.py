@@ -61,11 +61,6 @@ class Credits:
             number < self._issued and self._full[self.cell(number)] for number in range(first, first + self.batch_slabs)
         )
 
-    def missing(self, update: int) -> int:
-        """How many slabs this batch still waits for."""
-        first = update * self.batch_slabs
-        return sum(not self._full[self.cell(number)] for number in range(first, first + self.batch_slabs))
-
     def forget(self) -> list[Credit]:
         """Empty all cells that no update has read yet (barrier); their credits, to be given again."""
         first = self.updates * self.batch_slabs

@@ -244,7 +244,7 @@ class InferServer(Peers[_ClientPeer]):
 
     def reply(self, asked: Asked, answer: Tree, version: Version) -> None:
         """Answer all questions of one take."""
-        arrays = self._part.checked_rows(answer, sum(asked.sizes))
+        arrays = self._part.checked(answer, sum(asked.sizes))
         start = 0
         for queued, size in zip(asked.questions, asked.sizes, strict=True):
             self._answer(queued, [array[start : start + size] for array in arrays], version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -22,13 +22,9 @@ class InprocTransport(Transport):
 
     by: Literal["reference"] = "reference"
 
-    def __init__(self) -> None:
+    def __init__(self, wakeup: Any, network: Network) -> None:
         self.memory: Any = None
         self._source = 0
-
-    @classmethod
-    def beside(cls, wakeup: Any, network: Network) -> Self:
-        return cls()
 
     def open(self, end: Peers[Any], arena: Arena) -> Any:
         self._source = end.source

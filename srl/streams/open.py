@@ -40,7 +40,7 @@ def open_end(
         raise UserError(
             f"{name}: slots, groups and units must be at least 1", ("found", f"{slots}, {groups}, {units}"), code="E10"
         )
-    transport = REGISTRIES["transport"].resolve(spec.via).beside(wakeup, network or Network())
+    transport = REGISTRIES["transport"].resolve(spec.via)(wakeup, network or Network())
     if side == "producer":
         return SampleProducer(spec, name, transport, slots)
     if side == "consumer":

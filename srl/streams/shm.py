@@ -11,7 +11,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
@@ -84,11 +84,7 @@ class ShmTransport(Transport):
 
     by: Literal["memory"] = "memory"
 
-    @classmethod
-    def beside(cls, wakeup: Wakeup, network: Network) -> Self:
-        return cls(wakeup)
-
-    def __init__(self, wakeup: Wakeup) -> None:
+    def __init__(self, wakeup: Wakeup, network: Network) -> None:
         self._wakeup = wakeup
         self._segment: Segment | None = None
         self._source = 0

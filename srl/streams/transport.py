@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from srl.core.tree import Tree
 from srl.streams.codec import Arena, Layout
@@ -52,10 +52,9 @@ class Transport(ABC):
     by: Literal["reference", "memory", "bytes"]
     """How a record travels: by reference, by the producer's shared memory, or as the bytes of a message."""
 
-    @classmethod
     @abstractmethod
-    def beside(cls, wakeup: Any, network: Network) -> Self:
-        """One for an end of a process with this wakeup."""
+    def __init__(self, wakeup: Any, network: Network) -> None:
+        """For an end of a process with this wakeup."""
 
     @abstractmethod
     def open(self, end: Peers[Any], arena: Arena) -> Any:

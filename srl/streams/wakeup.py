@@ -116,10 +116,12 @@ class Wakeup:
         done = self.drain()
         if self._sockets or self._watched:
             done += self._serve_ready()
-        if self._timers:
-            self._fire()
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            heappop(self._timers)[2]()
         if self._lagging:
-            self._flush()
+            for key, flush in list(self._lagging.items()):
+                if flush():
+                    self._lagging.pop(key, None)
         return done
 
     def wait(self, timeout: float | None) -> None:
@@ -206,31 +208,16 @@ class Wakeup:
         return [key for key, _ in polled.poll(None if timeout is None else int(timeout * 1000 + 0.999))]
 
     def _set(self) -> Any:
-        if self._poll is None:
-            self._poll = self._new_set()
-        return self._poll
-
-    def _new_set(self) -> Any:
+        if self._poll is not None:
+            return self._poll
         descriptors = [*self._watched, *([self._pipe[0]] if self._pipe is not None else [])]
         self._selectable = [] if self._sockets or max(descriptors) >= _SELECTABLE else descriptors
         if self._sockets:
             import zmq
 
-            poller = zmq.Poller()
-            for key in [*self._sockets, *descriptors]:
-                poller.register(key, zmq.POLLIN)
-            return poller
-        plain = select.poll()
-        for descriptor in descriptors:
-            plain.register(descriptor, select.POLLIN)
-        return plain
-
-    def _fire(self) -> None:
-        now = time.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            heappop(self._timers)[2]()
-
-    def _flush(self) -> None:
-        for key, flush in list(self._lagging.items()):
-            if flush():
-                self._lagging.pop(key, None)
+            self._poll = zmq.Poller()
+        else:
+            self._poll = select.poll()
+        for key in [*self._sockets, *descriptors]:
+            self._poll.register(key, select.POLLIN)
+        return self._poll

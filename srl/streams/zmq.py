@@ -6,7 +6,8 @@ import hashlib
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal, Self
+from dataclasses import replace
+from typing import Any, Literal
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
@@ -56,15 +57,10 @@ class ZmqTransport(Transport):
 
     by: Literal["bytes"] = "bytes"
 
-    @classmethod
-    def beside(cls, wakeup: Wakeup, network: Network) -> Self:
-        return cls(wakeup, network.bind, network.curve)
-
-    def __init__(self, wakeup: Wakeup, bind: str, curve: tuple[bytes, bytes] | None) -> None:
+    def __init__(self, wakeup: Wakeup, network: Network) -> None:
         self.wakeup = wakeup
-        self._bind = bind
-        self._curve = curve
-        self._gate: Gate | None = gate_of(wakeup) if curve else None
+        self._bind, self._curve = network.bind, network.curve
+        self._gate: Gate | None = gate_of(wakeup) if self._curve else None
         self._router: _Socket | None = None
         self._wires: dict[int, _ZmqWire] = {}
         self._endpoint = ""
@@ -140,16 +136,12 @@ class ZmqTransport(Transport):
             socket.curve_server = True
             socket.zap_domain = b"srl"
         router = _Socket(self, socket)
-        self._endpoint = self._bound(socket)
-        return router
-
-    def _bound(self, socket: Any) -> str:
         if self._bind.startswith("ipc://"):  # an abstract name: no file stays behind
             socket.bind(f"{self._bind}srl-{self.end.source:x}")
         else:
             socket.bind(f"{self._bind}:0")
-        endpoint: str = socket.get(zmq.LAST_ENDPOINT).decode().rstrip("\0")
-        return endpoint
+        self._endpoint = socket.get(zmq.LAST_ENDPOINT).decode().rstrip("\0")
+        return router
 
     def _open_dealer(self, address: Mapping[str, Any]) -> _Socket:
         socket = self._socket(zmq.DEALER)
@@ -174,9 +166,8 @@ class ZmqTransport(Transport):
 class IpcTransport(ZmqTransport):
     """The same over local sockets, whose names leave no files behind: for ends of one host."""
 
-    @classmethod
-    def beside(cls, wakeup: Wakeup, network: Network) -> Self:
-        return cls(wakeup, "ipc://@", network.curve)
+    def __init__(self, wakeup: Wakeup, network: Network) -> None:
+        super().__init__(wakeup, replace(network, bind="ipc://@"))
 
 
 class _Socket:

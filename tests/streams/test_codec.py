@@ -95,7 +95,7 @@ def test_objects_do_not_cross_a_stream() -> None:
 
 def test_rows_are_checked_for_everything_but_their_number() -> None:
     layout = Layout({"a": Leaf((1, 3), "float32")})
-    layout.checked_rows({"a": np.zeros((7, 3), np.float32)}, 7)
+    layout.checked({"a": np.zeros((7, 3), np.float32)}, 7)
     for wrong in (np.zeros((6, 3), np.float32), np.zeros((7, 4), np.float32), np.zeros((7, 3))):
         with raises("W01", match="leaf a"):
-            layout.checked_rows({"a": wrong}, 7)
+            layout.checked({"a": wrong}, 7)

@@ -50,7 +50,6 @@ def test_any_order_of_arrival_trains_and_never_exceeds_the_staleness(batch: int,
             assert not credits.arrived(number), "the same slab twice"
             assert cells.setdefault(credits.cell(number), number) == number, "a cell that is still needed was given again"
             model.arrived.add(number)
-            assert credits.missing(model.updates) == batch - len([n for n in model.arrived if n // batch == model.updates])
         assert credits.ready(model.updates)
         assert not credits.ready(model.updates + staleness + 1)
         cells = {cell: number for cell, number in cells.items() if number // batch != model.updates}
@@ -71,7 +70,6 @@ def test_a_barrier_gives_back_exactly_the_credits_whose_slabs_had_arrived() -> N
     credits.issue(0)
     assert credits.arrived(0) and credits.arrived(3)
     assert [credit.number for credit in credits.forget()] == [0, 3]
-    assert credits.missing(0) == 2
     assert credits.arrived(0)
 
 
