@@ -27,8 +27,7 @@ from srl.plan.specs import Derived, PolicyInfo
 from srl.store import checkpoint
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
-from srl.store.weights import check_layers
-from srl.workers.checkpoints import checkpoint_folder
+from srl.store.weights import check_layers, checkpoint_folder
 from srl.workers.rollout import Rollout, picture, rendering
 
 if TYPE_CHECKING:  # torch

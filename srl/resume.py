@@ -13,8 +13,7 @@ from srl.observe.result import RunResult
 from srl.plan.specs import Derived
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
-from srl.store.weights import check_layers
-from srl.workers.checkpoints import checkpoint_folder
+from srl.store.weights import check_layers, checkpoint_folder
 
 
 def resumable(path: str | Path | None, *, read_only: bool = False) -> RunFolder | None:

@@ -42,7 +42,7 @@ class Layout:
         self._keys = [tuple(path.split("/")) if path else () for path in self.paths]
         self._flat = all(len(keys) == 1 for keys in self._keys)
         self._names = [keys[0] for keys in self._keys] if self._flat else []
-        self._counted: dict[int, list[tuple[int, ...]]] = {}
+        self._counted: dict[int | None, list[tuple[int, ...]]] = {None: self.shapes}
 
     def views(self, buffer: Any, start: int = 0, *, writable: bool = True) -> Tree:
         """The tree of arrays that lie in `buffer` from `start` on."""
@@ -69,9 +69,10 @@ class Layout:
         except (KeyError, TypeError, IndexError) as error:
             found = ", ".join(path for path, _ in leaves(tree))
             raise _mismatch("a leaf is missing", ", ".join(self.paths), found) from error
-        shapes = self.shapes if count is None else self._counted.get(count)
+        shapes = self._counted.get(count)
         if shapes is None:
-            shapes = self._counted[count] = [(count, *shape[1:]) for shape in self.shapes]  # type: ignore[index,list-item]
+            assert count is not None
+            shapes = self._counted[count] = [(count, *shape[1:]) for shape in self.shapes]
         if [array.shape for array in arrays] != shapes or [array.dtype for array in arrays] != self.dtypes:
             for path, array, shape, dtype in zip(self.paths, arrays, shapes, self.dtypes, strict=True):
                 if array.shape != shape or array.dtype != dtype:

@@ -13,8 +13,6 @@ from srl.store import checkpoint
 from srl.store.weights import archive_folder, checkpoint_folder, initial_folder
 from srl.workers.base import Context
 
-__all__ = ["Checkpoints", "checkpoint_folder", "initial_folder", "kept_versions"]
-
 
 class Checkpoints:
     """The checkpoints of one policy, as its trainer sees them."""

@@ -19,11 +19,11 @@ from srl.envs.video import record
 from srl.plan.acting import ready_policy
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
+from srl.store.weights import checkpoint_folder, initial_folder
 from srl.streams.base import updates_of
 from srl.streams.param import ParamSubscriber
 from srl.streams.peers import End
 from srl.workers.base import Context, Port, Resumable, Worker
-from srl.workers.checkpoints import checkpoint_folder, initial_folder
 from srl.workers.rollout import Rollout, picture, rendering
 
 _LAST = 5.0
@@ -70,9 +70,8 @@ class EvaluatorWorker(Resumable, Worker):
         self._params = {port.partition(":")[2] or only: cast(ParamSubscriber, end) for port, end in ends.items()}
         entries = context.graph.policies
         self._policies = {name: ready_policy(info, entries[name]) for name, info in derived.policies.items()}
-        self._initial = (
-            {name: ready_policy(info, entries[name]) for name, info in derived.policies.items()} if args.cross_play else {}
-        )
+        known = derived.policies if args.cross_play else {}
+        self._initial = {name: ready_policy(info, entries[name]) for name, info in known.items()}
         self._versions = dict.fromkeys(self._params, -1)
         self._weights: dict[str, Any] = {}
         self._knows_initial = False

@@ -51,19 +51,20 @@ class WorkerLoop:
         self._graph, self._derived, self._inline = graph, derived, inline
         self._folder, self._resume, self._network = folder, resume, network
         self._ids = list(ids)
+        self._nodes = {worker_id.name: graph.node(worker_id.node) for worker_id in ids}
+        self._kinds = {name: REGISTRIES["worker"].resolve(node.worker) for name, node in self._nodes.items()}
         self._ends: dict[str, dict[str, End]] = {}
         self._busy: dict[str, float] = {}
         self._barriers = 0
         self._unsaved = True
         for worker_id in self._ids:
             self.at_fault = worker_id.name
-            self._ends[worker_id.name] = self._open_ends(worker_id)
+            self._ends[worker_id.name] = self._open_ends(worker_id.name)
 
     @property
     def nice(self) -> int:
         """The priority that this process should have: its most urgent worker's."""
-        kinds = [REGISTRIES["worker"].resolve(self._graph.node(worker_id.node).worker) for worker_id in self._ids]
-        return min((kind.nice for kind in kinds), default=0)
+        return min((kind.nice for kind in self._kinds.values()), default=0)
 
     # bind, attach, make -------------------------------------------------------------------------------------------
 
@@ -71,15 +72,15 @@ class WorkerLoop:
         """All ends of this process, for the peers to attach."""
         return tuple(
             BoundEnd(
-                stream=self._graph.node(worker_id.node).ports[port],
-                worker=worker_id.name,
+                stream=self._nodes[worker].ports[port],
+                worker=worker,
                 port=port,
-                side=self._side(worker_id, port),
+                side=self._side(worker, port),
                 address=(address := dict(end.address())),
                 slots=int(address.get("slots", 0)),
             )
-            for worker_id in self._ids
-            for port, end in self._ends[worker_id.name].items()
+            for worker, ends in self._ends.items()
+            for port, end in ends.items()
         )
 
     def attach(self, peers: Mapping[str, Mapping[str, Sequence[BoundEnd]]]) -> None:
@@ -103,8 +104,7 @@ class WorkerLoop:
         """Build the workers: the slow part (envs, torch), after `bound` has been sent."""
         for worker_id in self._ids:
             self.at_fault = worker_id.name
-            node = self._graph.node(worker_id.node)
-            kind = REGISTRIES["worker"].resolve(node.worker)
+            node, kind = self._nodes[worker_id.name], self._kinds[worker_id.name]
             context = Context(
                 graph=self._graph,
                 derived=self._derived,
@@ -224,41 +224,38 @@ class WorkerLoop:
         from srl.store.checkpoint import using
 
         path, states = _saved_states(run, self._graph)
-        for name, worker in self._resumable.items():
-            self.at_fault = name
-            own = {key.removeprefix(f"{name}/"): leaf for key, leaf in states.items() if key.startswith(f"{name}/")}
-            if own:
-                with using(path):
+        with using(path):
+            for name, worker in self._resumable.items():
+                self.at_fault = name
+                own = {key.removeprefix(f"{name}/"): leaf for key, leaf in states.items() if key.startswith(f"{name}/")}
+                if own:
                     worker.restore(build(own))
-        if states:
-            with using(path):
+            if states:
                 self._barriers = int(states["host/barriers"])
 
-    def _side(self, worker_id: WorkerId, port: str) -> Side:
-        kind = REGISTRIES["worker"].resolve(self._graph.node(worker_id.node).worker)
-        side: Side = kind.ports[port.partition(":")[0]].side
+    def _side(self, worker: str, port: str) -> Side:
+        side: Side = self._kinds[worker].ports[port.partition(":")[0]].side
         return side
 
-    def _open_ends(self, worker_id: WorkerId) -> dict[str, End]:
-        node = self._graph.node(worker_id.node)
-        kind = REGISTRIES["worker"].resolve(node.worker)
+    def _open_ends(self, worker: str) -> dict[str, End]:
+        node, kind = self._nodes[worker], self._kinds[worker]
         args = load(kind.Args, node.args)
-        ends: dict[str, End] = {}
-        for port, stream in node.ports.items():
-            ends[port] = open_end(
+        return {
+            port: open_end(
                 self._derived.streams[stream],
-                self._side(worker_id, port),
-                name=f"{stream}:{worker_id.name}",
+                self._side(worker, port),
+                name=f"{stream}:{worker}",
                 wakeup=self.wakeup,
                 network=self._network,
                 **kind.sizes(args, port, self._graph),
             )
-        return ends
+            for port, stream in node.ports.items()
+        }
 
 
 def checkpoint_folders(run: Path, graph: Graph) -> list[Path]:
     """Where the checkpoints of all policies of a run are."""
-    from srl.workers.checkpoints import checkpoint_folder
+    from srl.store.weights import checkpoint_folder
 
     learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
     return [checkpoint_folder(run, graph.policies, policy) for policy in learning] or [run / "checkpoints"]

@@ -92,12 +92,8 @@ class ProcessAgent:
             return
         workers = {name: report_to_data(report) for name, report in self.loop.reports().items()}
         used = resource.getrusage(resource.RUSAGE_SELF)
-        entry = {
-            "time": time.monotonic(),
-            "cpu": used.ru_utime + used.ru_stime,
-            "rss": _resident(),
-            "workers": workers,
-        }
+        cpu = used.ru_utime + used.ru_stime
+        entry = {"time": time.monotonic(), "cpu": cpu, "rss": _resident(), "workers": workers}
         self._send({"type": "report", "processes": {self.process: entry}})
 
     def failed(self, error: BaseException) -> None:
@@ -105,29 +101,18 @@ class ProcessAgent:
         data = error.to_data() if isinstance(error, SrlError) else None
         text = "".join(traceback.format_exception(error))
         worker = (self.loop.at_fault if self.loop is not None else "") or self.process
-        self._send(
-            {
-                "type": "failed",
-                "process": self.process,
-                "worker": worker,
-                "error": data,
-                "trace": text[-20_000:],
-                "counted": self._reported(),
-            }
-        )
+        counted = False
+        with contextlib.suppress(Exception):  # a second error is ignored, the first one counts
+            self.report()
+            counted = True
+        what = {"worker": worker, "error": data, "trace": text[-20_000:], "counted": counted}
+        self._send({"type": "failed", "process": self.process, **what})
 
     def close(self) -> None:
         """Close workers and streams. Idempotent."""
         if self.loop is not None and self.phase != "closed":
             self.loop.close()
         self.phase = "closed"
-
-    def _reported(self) -> bool:
-        """Send the last counts of a process that has failed; a second error is ignored, the first one counts."""
-        with contextlib.suppress(Exception):
-            self.report()
-            return True
-        return False
 
     def _say(self, kind: str) -> None:
         self._send({"type": kind, "process": self.process})
@@ -206,15 +191,18 @@ def _resident() -> int:
 
 def main() -> int:
     """The whole life of the process; its exit code."""
-    options = _options()
+    parser = argparse.ArgumentParser(prog="srl.workers.process", description="started by srl, not by hand")
+    parser.add_argument("process")
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    options = parser.parse_args()
     die_with(options.parent)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # the stacks of all threads go to the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller decides what Ctrl-C means
-    signal.signal(
-        signal.SIGTERM, lambda *_: None
-    )  # schedulers send it to every process of a job: the controller drains and saves
+    # schedulers send SIGTERM to every process of a job: the controller drains and saves
+    signal.signal(signal.SIGTERM, lambda *_: None)
 
     channel = Channel(socket.socket(fileno=options.fd))
     agent = ProcessAgent(options.process, channel.send)
@@ -286,14 +274,6 @@ def _flush(channel: Channel, seconds: float) -> None:
     end = time.monotonic() + seconds
     while not channel.flush() and time.monotonic() < end:
         select.select([], [channel], [], 0.1)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="srl.workers.process", description="started by srl, not by hand")
-    parser.add_argument("process")
-    parser.add_argument("--fd", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":
