@@ -18,14 +18,14 @@ class A2CConfig:
 
     lr: Schedule = option(Schedule(7e-4), "learning rate", low=0)
     gamma: float = option(0.99, "discount of a step", low=0, high=1)
-    steps: int = option(5, "rewards before the value takes over", low=1)
+    steps: int = option(5, "rewards before the bootstrap value", low=1)
     value_weight: float = option(0.5, "weight of the value loss", low=0)
     entropy: float = option(0.01, "weight of the entropy bonus", low=0)
 
 
 @register_algorithm("a2c")
 class A2C(Algorithm):
-    """One step per batch, on returns over a few rewards."""
+    """One optimizer step per batch, on n-step returns."""
 
     Config = A2CConfig
 
@@ -40,7 +40,7 @@ class A2C(Algorithm):
         config, values = self.config, batch.extra["value"]
         target = n_step(batch.reward, values, batch.terminated, batch.cut, config.gamma, config.steps)
 
-        heads = self.policy.unroll(batch)  # [T + 1, B]: the last row is the bootstrap's
+        heads = self.policy.unroll(batch)  # [T + 1, B]: the last row is for the bootstrap
         now = {name: head[:-1] if name in ("logits", "value") else head for name, head in heads.items()}
         dist = self.policy.dist(now, None if batch.mask is None else batch.mask[:-1])
 

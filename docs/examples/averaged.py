@@ -11,7 +11,7 @@ from srl.learners.single import SingleLearner
 
 @dataclass(frozen=True)
 class AveragedConfig:
-    decay: float = option(0.5, "share of the old average that an update leaves", low=0, below=1)
+    decay: float = option(0.5, "weight of the old average at each update", low=0, below=1)
 
 
 class Averaged(SingleLearner):

@@ -1,4 +1,4 @@
-"""A worker between actors and trainer: slabs pass through it, and leave with clipped rewards."""
+"""A worker between actors and trainer that clips the rewards of each slab."""
 
 from dataclasses import dataclass
 
@@ -17,11 +17,11 @@ class ClipRewards(Worker):
 
     def __init__(self, args, ends, context):
         super().__init__(args, ends, context)
-        self.open = {}  # credit -> the slab that waits to be filled
+        self.open = {}  # credit -> the slab to fill
 
     def poll(self):
         source, sink, done = self.ends["source"], self.ends["sink"], 0
-        while (slab := sink.alloc()) is not None:  # the trainer wants a slab: want one, of the same age
+        while (slab := sink.alloc()) is not None:  # the trainer gave a credit: give one with the same min_version
             self.open[slab.credit] = slab
             source.credit(slab.credit, slab.min_version)
             done += 1

@@ -1,4 +1,4 @@
-"""A worker of another kind: it subscribes to the weights and reports how far they have moved from the first ones."""
+"""A worker that subscribes to the weights and reports how far they have moved from the first version."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A worker between trainer and policies: it holds parameters back, so that actors are always some updates behind."""
+"""A worker between trainer and policies that delays parameters, so that actors are always some updates behind."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -30,6 +30,6 @@ class HeldBack(Worker):
         if len(self.held) > self.args.updates + 1:
             self.held.popleft()
         elif len(self.held) > 1:
-            return 1  # the first one passes at once: actors begin with it
+            return 1  # the first version is passed on at once, so that actors can start
         self.ends["sink"].publish(*self.held[0])
         return 1

@@ -1,4 +1,4 @@
-"""A layout of your own: one actor acts by itself, another one asks a policy worker in a process of its own."""
+"""A layout of your own: one actor has its policy inside, the other asks a policy worker in a separate process."""
 
 import srl
 

@@ -1,4 +1,4 @@
-"""A corridor: walk right to the end before time is up. A whole env, all its copies in one array."""
+"""A corridor: walk to the right end before the time limit. A complete vectorized env."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from srl.core.tree import Tree
 
 
 class Corridor(BatchEnv):
-    """`length` squares; the walk starts anywhere in the left half. Run it with `env=docs/examples/my_env.py:Corridor`."""
+    """`length` squares; episodes start at a random square in the left half. Run it with `env=docs/examples/my_env.py:Corridor`."""
 
     def __init__(self, count: int, seeds: Seeds, length: int = 12, limit: int = 60) -> None:
         super().__init__(count, seeds)
@@ -34,7 +34,7 @@ class Corridor(BatchEnv):
         move = np.where(actions["walker"][:, 0] == 1, 1, -1)  # [E, A] with one agent
         self.square = np.where(begin, self.square, np.maximum(self.square + move, 0))
         self.steps += ~begin
-        self._start(begin)  # the step after an end shows the next episode; rewards and flags stay zero there
+        self._start(begin)  # the step after an episode's end begins the next one; rewards and flags stay zero there
         arrived = ~begin & (self.square == self.length - 1)
         late = ~begin & ~arrived & (self.steps >= self.limit)
         walker.reward[:, 0] = np.where(arrived, 1.0, np.where(begin, 0.0, -0.01))

@@ -1,4 +1,4 @@
-"""A network of one's own: a policy that learns, with layer norm after every hidden layer."""
+"""A custom network: a policy with layer norm after every hidden layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NormedConfig:
 
 
 class Normed(NeuralPolicy):
-    """Vectors in, one choice out. Run it with `policy=docs/examples/my_net.py:Normed`."""
+    """For vector observations and discrete actions. Run it with `policy=docs/examples/my_net.py:Normed`."""
 
     Config = NormedConfig
 

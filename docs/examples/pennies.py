@@ -1,4 +1,4 @@
-"""Matching pennies for two teams, and a player without a network: a policy that never imports torch."""
+"""Matching pennies for two teams, and a scripted player: a policy that never imports torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from srl.core.tree import Tree
 
 
 class Pennies(BatchEnv):
-    """`even` wins a round where both show the same side, `odd` where they do not. Both see the last round."""
+    """`even` wins a round if both show the same side, otherwise `odd` wins. Both observe the previous round."""
 
     ROUNDS = 16
 
@@ -30,7 +30,7 @@ class Pennies(BatchEnv):
         self._show(out, np.zeros((self.count, 3), np.float32))
 
     def step(self, actions: Mapping[str, Tree], out: Block) -> None:
-        if self.round == self.ROUNDS:  # the last round's row has been seen: the next episode begins
+        if self.round == self.ROUNDS:  # the step after the last round begins the next episode
             self.round = 0
             self.reset(out)
             return
@@ -48,7 +48,7 @@ class Pennies(BatchEnv):
 
 
 class Repeat:
-    """Show again what the other side showed last, at times something else. One who learns can win nearly every round."""
+    """Repeat what the other side showed last, except for a few mistakes. A learner can win nearly every round."""
 
     memory: ClassVar[TreeSpec] = {}
     reads = ("obs",)

@@ -1,4 +1,4 @@
-"""A transform: rewards in other units, on their way from the actors to the trainer."""
+"""A transform that scales rewards between the actors and the trainer."""
 
 import srl
 
