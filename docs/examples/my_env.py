@@ -13,7 +13,7 @@ from srl.core.tree import Tree
 
 
 class Corridor(BatchEnv):
-    """`length` squares; episodes start at a random square in the left half. Run it with `env=docs/examples/my_env.py:Corridor`."""
+    """`length` squares; episodes start at a random square in the left half. Run with `env=docs/examples/my_env.py:Corridor`."""
 
     def __init__(self, count: int, seeds: Seeds, length: int = 12, limit: int = 60) -> None:
         super().__init__(count, seeds)
