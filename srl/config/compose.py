@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from srl.config.find import find, shown
+from srl.config.find import ENDINGS, find, shown
 from srl.config.merge import Merged, label
 from srl.config.overrides import Override, parse_override
 from srl.config.yaml import Sourced, read
@@ -52,7 +52,7 @@ def compose(
     name = ""
     if experiment is not None:
         path = find(experiment, search)
-        name = _name(experiment)
+        name = FilePath(experiment).stem if str(experiment).endswith(ENDINGS) else str(experiment)
         base = reader.read(path)
         if origin is not None:
             label(base.provenance, (), base.data, origin)
@@ -61,7 +61,10 @@ def compose(
         merged.assign((key,), value, PYTHON)
     for word in words:
         _apply(word, merged, reader)
-    _add_plugins(merged, plugins)
+    if plugins:
+        known = merged.data.get("plugins") or []
+        listed = known if isinstance(known, list) else [known]
+        merged.assign(("plugins",), [*listed, *(one for one in plugins if one not in listed)])
     return Composed(
         data=merged.data,
         provenance=merged.provenance,
@@ -142,16 +145,3 @@ def _apply(word: Override, merged: Merged, reader: _Reader) -> None:
         raise UserError(headline, ("from", str(place)), ("try", cut(word.text[1:])), code="E12")
     else:
         merged.assign(word.path, word.value)
-
-
-def _add_plugins(merged: Merged, plugins: list[str]) -> None:
-    if not plugins:
-        return
-    known = merged.data.get("plugins") or []
-    listed = known if isinstance(known, list) else [known]
-    merged.assign(("plugins",), [*listed, *(one for one in plugins if one not in listed)])
-
-
-def _name(experiment: str | FilePath) -> str:
-    path = FilePath(experiment)
-    return path.stem if path.suffix in (".yaml", ".yml") else str(experiment)

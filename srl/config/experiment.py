@@ -188,7 +188,9 @@ def _read(plain: Mapping[str, Any]) -> Experiment:
             ("try", "algorithm=ppo"),
             code="E14",
         )
-    _check_expect(experiment.expect)
+    if strange := [name for name in experiment.expect if not _EXPECTED.fullmatch(name)]:
+        headline, known = f"'expect' has no setting '{strange[0]}'", ("settings", "return, return/TEAM, env_steps")
+        raise UserError(headline, known, code="E02", path=("expect", strange[0]))
     if experiment.policies and (both := next((key for key in ("policy", "load", "fresh") if plain.get(key)), None)):
         raise UserError(
             f"both `{both}` and `policies` are given",
@@ -205,14 +207,3 @@ def write_experiment(experiment: Experiment) -> dict[str, Any]:
     if experiment.policies:
         del data["policy"], data["algorithm"], data["fresh"]
     return {key: value for key, value in data.items() if value is not None}
-
-
-def _check_expect(expect: Mapping[str, float]) -> None:
-    for name in expect:
-        if not _EXPECTED.fullmatch(name):
-            raise UserError(
-                f"'expect' has no setting '{name}'",
-                ("settings", "return, return/TEAM, env_steps"),
-                code="E02",
-                path=("expect", name),
-            )

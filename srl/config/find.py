@@ -11,7 +11,7 @@ from srl.core.errors import UserError
 from srl.core.files import usable_path
 from srl.core.load import meant
 
-_ENDINGS = (".yaml", ".yml")
+ENDINGS = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def find(name: str | Path, search: Sequence[Path] | None = None, *, beside: Path
     given = usable_path(name)
     folders = list(search) if search is not None else search_folders()
     places = [*([beside] if beside is not None else []), *folders]
-    if given.suffix in _ENDINGS:
+    if given.suffix in ENDINGS:
         places.insert(1 if beside is not None else 0, Path())  # a path is meant as it stands
     for folder in places:
         for candidate in _candidates(folder / given):
@@ -62,7 +62,7 @@ def list_experiments(search: Sequence[Path] | None = None) -> list[Listed]:
     """Every experiment by name; parts in folders called `base` and names with a leading underscore are left out."""
     found: dict[str, Listed] = {}
     for folder in search if search is not None else experiment_folders():
-        for path in sorted(one for ending in _ENDINGS for one in folder.rglob(f"*{ending}")):
+        for path in sorted(one for ending in ENDINGS for one in folder.rglob(f"*{ending}")):
             parts = path.relative_to(folder).with_suffix("").parts
             if any(part == "base" or part.startswith(("_", ".")) for part in parts):
                 continue
@@ -80,9 +80,9 @@ def shown(path: Path) -> str:
 
 
 def _candidates(path: Path) -> list[Path]:
-    if path.suffix in _ENDINGS:
+    if path.suffix in ENDINGS:
         return [path]
-    return [path.with_name(path.name + ending) for ending in _ENDINGS] + [path / "config.yaml"]  # a run folder
+    return [path.with_name(path.name + ending) for ending in ENDINGS] + [path / "config.yaml"]  # a run folder
 
 
 def _summary(path: Path) -> str:
@@ -95,7 +95,7 @@ def _summary(path: Path) -> str:
 
 def _unknown(name: str, folders: Sequence[Path], asked: object) -> UserError:
     names = [one.name for one in list_experiments([folder for folder in folders if folder != Path()])]
-    is_path = name.endswith(_ENDINGS)
+    is_path = name.endswith(ENDINGS)
     known = ("known", f"{', '.join(names) or 'none'}    with a line on each: python -m srl list")
     return UserError(
         f"no {'file' if is_path else 'experiment'} is called '{name}'",

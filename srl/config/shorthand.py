@@ -24,7 +24,9 @@ def spelled_out(data: Mapping[str, Any], where: Provenance | None) -> tuple[dict
     places = Provenance(dict(where)) if where is not None else None
     joined: dict[str, Any] = {}
     for path, settings in _ends(streams):
-        _join(joined, ".".join(path), settings)
+        name = ".".join(path)
+        known = joined.get(name)
+        joined[name] = {**known, **settings} if isinstance(known, Mapping) and isinstance(settings, Mapping) else settings
         if places is not None and where is not None and len(path) > 1:
             places.graft(("streams", ".".join(path)), where.below(("streams", *path)))
     plain["streams"] = joined
@@ -49,8 +51,3 @@ def _ends(streams: Mapping[str, Any], path: Path = ()) -> list[tuple[tuple[str, 
         else:
             found.append((here, settings))
     return found
-
-
-def _join(joined: dict[str, Any], name: str, settings: Any) -> None:
-    known = joined.get(name)
-    joined[name] = {**known, **settings} if isinstance(known, Mapping) and isinstance(settings, Mapping) else settings

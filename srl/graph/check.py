@@ -87,7 +87,7 @@ def check_resources(graph: Graph, machine: Machine) -> None:
         if node.threads > machine.cores:
             raise UserError(
                 f"'{node.name}' needs {node.threads} threads, but this machine has {count(machine.cores, 'usable core')}",
-                ("try", f"{_setting(node, 'threads')}={machine.cores}"),
+                ("try", f"{dotted(('workers', node.name, 'threads'))}={machine.cores}"),
                 code="E08",
                 path=node_path(node, "threads"),
             )
@@ -95,7 +95,7 @@ def check_resources(graph: Graph, machine: Machine) -> None:
             there = (count(machine.gpus, "GPU") if machine.gpus else "no GPU") if node.device.startswith("cuda") else None
             raise UserError(
                 f"'{node.name}' needs device {node.device}, but this machine has {there or ', '.join(devices)}",
-                ("try", f"{_setting(node, 'device')}={devices[-1]}"),
+                ("try", f"{dotted(('workers', node.name, 'device'))}={devices[-1]}"),
                 code="E08",
                 path=node_path(node, "device"),
             )
@@ -182,9 +182,13 @@ def _stream(graph: Graph, stream: Stream) -> None:
                 ("connected", ", ".join(f"'{port}' of '{node.name}'" for node, port, _ in ends)),
                 ("try", f"connect it to a port that is a {side}{_ports_of(side)}"),
             )
-    if stream.route == "drop" and (waiting := _needing(ends)):
+    kinds = [(node, REGISTRIES["worker"].resolve(node.worker).ports[port.partition(":")[0]]) for node, port, _ in ends]
+    waiting = [node.name for node, kind in kinds if kind.side == "consumer" and not kind.optional]
+    if stream.route == "drop" and waiting:
         raise _wrong(
-            f"'{waiting}' would wait forever: stream '{stream.name}' drops everything (route: drop)", path, ("try", "route: fair")
+            f"'{waiting[0]}' would wait forever: stream '{stream.name}' drops everything (route: drop)",
+            path,
+            ("try", "route: fair"),
         )
     publishers = [node for node, _, side in ends if side == "publisher"]
     if sum(node.count for node in publishers) > 1:
@@ -195,14 +199,6 @@ def _stream(graph: Graph, stream: Stream) -> None:
             ("expected", "one trainer for each policy"),
         )
     _own_process(graph, stream)
-
-
-def _needing(ends: Sequence[tuple[Node, str, str]]) -> str | None:
-    """A node that cannot do without the samples of its stream."""
-    for node, port, side in ends:
-        if side == "consumer" and not REGISTRIES["worker"].resolve(node.worker).ports[port.partition(":")[0]].optional:
-            return node.name
-    return None
 
 
 def _own_process(graph: Graph, stream: Stream) -> None:
@@ -250,7 +246,3 @@ def _ports_of(side: str) -> str:
     ports = [(name, port, one) for name in workers.names() for port, one in workers.resolve(name).ports.items()]
     names = [f"{port} of {name}" for name, port, one in ports if one.side == side]
     return f" ({', '.join(names)})" if names else ""
-
-
-def _setting(node: Node, key: str) -> str:
-    return dotted(("workers", node.name, key))

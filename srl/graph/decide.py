@@ -34,7 +34,7 @@ def decide(experiment: Experiment, *, machine: Machine | None = None, where: Pro
     try:
         if experiment.graph is not None:
             graph = _graph(experiment, *by_hand(experiment, where))
-            return Decided(experiment=experiment, graph=_with_settings(graph, experiment), why=("the graph is written by hand",))
+            return Decided(experiment=experiment, graph=graph, why=("the graph is written by hand",))
         return _lay_out(experiment, machine or Machine.here())
     except UserError as error:
         raise error.at(where) from None
@@ -81,8 +81,7 @@ def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
         raise UserError(f"layout '{name}' must return a GraphBuilder, not {type(built).__name__}", code="E10", path=("layout",))
     if done.opponents is not None:
         add_opponents(built, done, sizes)
-    graph = _graph(done, built.nodes, built.streams)
-    return Decided(experiment=done, graph=_with_settings(graph, done), why=(why,) if why else ())
+    return Decided(experiment=done, graph=_graph(done, built.nodes, built.streams), why=(why,) if why else ())
 
 
 def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: bool) -> Sizes:
@@ -94,7 +93,14 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
     else:
         wish = 1 if together else max(1, machine.cores - (1 if remote and machine.cores > 2 else 0))
         workers = next((n for n in range(wish, 0, -1) if sampling.envs % (n * groups) == 0), 1)
-    _check_divides(sampling.envs, workers, groups)
+    if sampling.envs % (parts := workers * groups):
+        below, above = sampling.envs // parts * parts, -(-sampling.envs // parts) * parts
+        raise UserError(
+            f"sampling.envs={sampling.envs} is not divisible by {count(workers, 'actor')} x {count(groups, 'group')} = {parts}",
+            ("try", " or ".join(f"sampling.envs={size}" for size in (below, above) if size)),
+            code="E04",
+            path=("sampling", "envs"),
+        )
     staleness = experiment.staleness.max
     return Sizes(
         envs=sampling.envs,
@@ -108,26 +114,7 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
     )
 
 
-def _check_divides(envs: int, workers: int, groups: int) -> None:
-    parts = workers * groups
-    if envs % parts == 0:
-        return
-    below, above = envs // parts * parts, -(-envs // parts) * parts
-    raise UserError(
-        f"sampling.envs={envs} is not divisible by {count(workers, 'actor')} x {count(groups, 'group')} = {parts}",
-        ("try", " or ".join(f"sampling.envs={size}" for size in (below, above) if size)),
-        code="E04",
-        path=("sampling", "envs"),
-    )
-
-
-def _with_settings(graph: Graph, experiment: Experiment) -> Graph:
-    """What `workers:` and `streams:` say."""
-    nodes, streams = with_workers(graph.nodes, graph.streams, experiment.workers)
-    return replace(graph, nodes=tuple(nodes), streams=tuple(_with_stream_settings(streams, experiment.streams)))
-
-
-def _with_stream_settings(streams: Sequence[Stream], wanted: Mapping[str, StreamSettings]) -> list[Stream]:
+def _with_settings(streams: Sequence[Stream], wanted: Mapping[str, StreamSettings]) -> tuple[Stream, ...]:
     """What the file says of a stream by its name, else of all of its kind, else of all."""
     known = {"all", "sample", "infer", "param", *(stream.name for stream in streams)}
     for name in wanted:
@@ -138,16 +125,18 @@ def _with_stream_settings(streams: Sequence[Stream], wanted: Mapping[str, Stream
         settings = wanted.get(stream.name) or wanted.get(stream.kind) or wanted.get("all")
         changes = {key: value for key, value in asdict(settings).items() if value is not None} if settings else {}
         done.append(replace(stream, **changes))
-    return done
+    return tuple(done)
 
 
 def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stream]) -> Graph:
+    """With what `workers:` and `streams:` say."""
+    nodes, streams = with_workers(nodes, streams, experiment.workers)
     return Graph(
         env=experiment.env,
         policies=experiment.entries(),
         agents=dict(experiment.agents),
         nodes=tuple(nodes),
-        streams=tuple(streams),
+        streams=_with_settings(streams, experiment.streams),
         mode=experiment.mode,
         seed=experiment.seed,
         stop=experiment.stop,

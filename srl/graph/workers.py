@@ -12,6 +12,7 @@ from srl.core.option import key_of
 from srl.core.option import settings as option_fields
 from srl.core.registry import REGISTRIES
 from srl.graph.check import near
+from srl.graph.placement import inside
 from srl.graph.spec import Node, Stream
 
 _OF_NODES = [one.name for one in fields(Node) if one.name not in ("name", "worker", "args", "ports")]
@@ -35,7 +36,7 @@ def with_workers(
             done.append(_added(name, use, given, done, joined))
         done = [next((one for one in new if one.name == node.name), node) for node in done]
     homes = {node.name: node for node in done}
-    return [_like_home(node, homes) for node in done], joined
+    return [inside(node, homes[node.inside]) if node.inside in homes else node for node in done], joined
 
 
 def _added(name: str, use: str, given: dict[str, Any], nodes: Sequence[Node], streams: list[Stream]) -> Node:
@@ -83,12 +84,6 @@ def _make_streams(node: Node, streams: list[Stream]) -> None:
         base, _, policy = port.partition(":")
         if name not in known and base in ports and ports[base].side in ("producer", "publisher", "server"):
             streams.append(Stream(name=name, kind=ports[base].kind, policy=policy or (policies or ["main"])[0]))
-
-
-def _like_home(node: Node, homes: Mapping[str, Node]) -> Node:
-    """Workers of one process live and die together."""
-    home = homes.get(node.inside or "")
-    return node if home is None else replace(node, on_failure=home.on_failure, restarts=home.restarts)
 
 
 def _unknown(name: str, nodes: Sequence[Node]) -> UserError:

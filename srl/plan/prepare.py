@@ -82,7 +82,9 @@ def prepare(
 ) -> Prepared:
     """Compose, decide, wire and check. `inspect`: also build env and policies once, in a process of their own."""
     composed, changes = _compose(experiment, overrides, by_name(settings or {}), resume)
-    wanted = _named(read_experiment(composed.data, composed.provenance), composed)
+    wanted = read_experiment(composed.data, composed.provenance)
+    if "name" not in composed.data:
+        wanted = replace(wanted, name=composed.name.rpartition(":" if ":" in composed.name else "/")[2])
     machine = machine or Machine.here()
     try:
         if _needs_plugins(wanted):
@@ -156,13 +158,6 @@ def _mark_decided(given: Any, decided: Any, places: Provenance, path: tuple[str,
             _mark_decided(old, value, places, here)
         elif here in _AUTO and old in (None, "auto"):
             places.put(here, Where("auto"))
-
-
-def _named(experiment: Experiment, composed: Composed) -> Experiment:
-    if "name" in composed.data:
-        return experiment
-    name = composed.name
-    return replace(experiment, name=name.rpartition("/")[2] if ":" not in name else name.rpartition(":")[2])
 
 
 def _needs_plugins(experiment: Experiment) -> bool:
