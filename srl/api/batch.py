@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from srl.api.minibatches import Cut, Cutter, Pool, Rows, Sequences
+from srl.api.minibatches import Cut, Pool, Rows, Sequences
 from srl.api.slab import Window
 from srl.core.seeds import word
 from srl.core.tree import Array, map_tree
@@ -191,7 +191,7 @@ class Batch:
         valid in them.
         """
         single = window.rows == 1 and (window.length == 1 or self.memories == {})
-        cutter: Cutter = Rows(self) if single else Sequences(self, window)
+        cutter = Rows(self) if single else Sequences(self, window)
         generator = self.rng("minibatches")
         between = self.origin.between
         for _ in range(epochs):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from srl.api.slab import Window
 from srl.core.tree import leaves
+
+if TYPE_CHECKING:
+    from srl.api.batch import Batch
 
 SPAN_BYTES = 4 << 20
 """Rows are gathered for several minibatches at once, as long as one leaf of them stays below this."""
@@ -31,17 +34,6 @@ class Pool:
         return held[: shape[0]]
 
 
-class Source(Protocol):
-    """What is asked of a batch."""
-
-    origin: Any
-    valid: Tensor
-    memories: Any
-
-    @property
-    def lead(self) -> torch.Size: ...
-
-
 class Cut(NamedTuple):
     """The rows of one minibatch."""
 
@@ -55,21 +47,10 @@ class Cut(NamedTuple):
     detach_at: Tensor | None = None
 
 
-class Cutter(Protocol):
-    """One way to cut."""
-
-    rows_each: int
-    """Rows of the smallest part."""
-
-    def epoch(self, size: int, generator: torch.Generator) -> Iterator[Cut]:
-        """Minibatches of at most `size` parts, every part once."""
-        ...
-
-
 class Gather:
     """The rows of a few minibatches: one `index_select` per leaf, into memory that is used again."""
 
-    def __init__(self, batch: Source, index: Tensor, leads: list[tuple[int, int]]) -> None:
+    def __init__(self, batch: Batch, index: Tensor, leads: list[tuple[int, int]]) -> None:
         self.batch = batch
         self.index = index
         self.leads = leads
@@ -103,8 +84,9 @@ class Rows:
     """Single rows, those that are valid."""
 
     rows_each = 1
+    """Rows of the smallest part."""
 
-    def __init__(self, batch: Source) -> None:
+    def __init__(self, batch: Batch) -> None:
         self.batch = batch
         size = batch.lead[0] * batch.lead[1]
         valid = batch.valid.reshape(size, -1)
@@ -118,6 +100,7 @@ class Rows:
             raise ValueError("single rows of a policy with memory need memory at every row: Needs.window=Window(length=1)")
 
     def epoch(self, size: int, generator: torch.Generator) -> Iterator[Cut]:
+        """Minibatches of at most `size` rows, every row once."""
         batch, device = self.batch, self.batch.valid.device
         order = torch.randperm(self.total, generator=generator).to(device)
         index = order if self.index is None else self.index[order]
@@ -147,7 +130,7 @@ class Rows:
 class Sequences:
     """Windows of one column each."""
 
-    def __init__(self, batch: Source, window: Window) -> None:
+    def __init__(self, batch: Batch, window: Window) -> None:
         steps, self.width = batch.lead[0], batch.lead[1]
         self.window = window = window.within(steps)
         every = batch.origin.memory_every or steps
@@ -161,6 +144,7 @@ class Sequences:
         self.starts, self.before = torch.tensor(places, device=batch.valid.device).unbind(1)
 
     def epoch(self, size: int, generator: torch.Generator) -> Iterator[Cut]:
+        """Minibatches of at most `size` windows, every window once."""
         batch, window, device = self.batch, self.window, self.batch.valid.device
         total = len(self.starts) * self.width
         order = torch.randperm(total, generator=generator).to(device)
@@ -187,7 +171,7 @@ class Sequences:
         return rows.view(*rows.shape, *[1] * len(agents)).expand(*rows.shape, *agents)
 
 
-def _spans(batch: Source, size: int, number: int) -> Iterator[tuple[int, int]]:
+def _spans(batch: Batch, size: int, number: int) -> Iterator[tuple[int, int]]:
     """Groups of minibatches that are gathered together."""
     largest = max((leaf[0, 0].numel() * leaf.element_size() for _, leaf in leaves(batch.__dict__.get("obs", {}))), default=4)
     step = max(1, min(number, SPAN_BYTES // max(largest * size, 1)))

@@ -176,7 +176,12 @@ class Asked:
 
     def reply(self, answer: Tree, version: Version) -> None:
         """Send each client its part; [sum(sizes), ...] leaves."""
-        self.server.reply(self, answer, version)
+        server = self.server
+        arrays = server._part.checked(answer, sum(self.sizes))
+        start = 0
+        for queued, size in zip(self.questions, self.sizes, strict=True):
+            server._answer(queued, [array[start : start + size] for array in arrays], version)
+            start += size
 
 
 @dataclass(slots=True, eq=False)
@@ -241,14 +246,6 @@ class InferServer(Peers[_ClientPeer]):
     def waiting(self) -> tuple[int, float]:
         """(units queued, seconds that the oldest has waited): for min_batch and max_wait."""
         return (self._units, time.monotonic() - self._queue[0].since) if self._queue else (0, 0.0)
-
-    def reply(self, asked: Asked, answer: Tree, version: Version) -> None:
-        """Answer all questions of one take."""
-        arrays = self._part.checked(answer, sum(asked.sizes))
-        start = 0
-        for queued, size in zip(asked.questions, asked.sizes, strict=True):
-            self._answer(queued, [array[start : start + size] for array in arrays], version)
-            start += size
 
     def waits(self) -> Waiting | None:
         """A question that is left in the queue needs newer parameters than any `take` has had."""

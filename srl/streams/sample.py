@@ -287,11 +287,22 @@ class Loan:
 
     def release(self) -> None:
         """Give the slot back to the producer."""
-        self.end.release(self)
+        end, peer = self.end, self.peer
+        if self.released:
+            raise ValueError(f"{end.name}: a loan of {peer.name} was released twice")
+        self.released = True
+        end.counts.released += 1
+        if peer.gone:
+            return
+        peer.released += 1
+        if peer.ledger is not None:
+            peer.ledger[AT_RELEASED] = peer.released
+        peer.held.discard(self.slot)
+        peer.wire.send(FREE, self.slot)
 
     def discard(self, reason: str) -> None:
         """Give the slot back without having used the slab: it counts as dropped for `reason`, not as taken."""
-        self.end.release(self)
+        self.release()
         self.end.counts.taken -= 1
         self.end.counts.released -= 1
         self.end.counts.drop(reason)
@@ -343,21 +354,6 @@ class SampleConsumer(Peers[_ProducerPeer]):
         if peer.ledger is not None:
             peer.ledger[AT_TAKEN] = peer.taken
         return loan
-
-    def release(self, loan: Loan) -> None:
-        """Give the slot of a loan back."""
-        if loan.released:
-            raise ValueError(f"{self.name}: a loan of {loan.producer} was released twice")
-        loan.released = True
-        self.counts.released += 1
-        peer = loan.peer
-        if peer.gone:
-            return
-        peer.released += 1
-        if peer.ledger is not None:
-            peer.ledger[AT_RELEASED] = peer.released
-        peer.held.discard(loan.slot)
-        peer.wire.send(FREE, loan.slot)
 
     @property
     def unused_credits(self) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -96,7 +96,9 @@ class ActorWorker(Resumable, Worker):
     def sizes(cls, args: ActorArgs, port: str, graph: Graph) -> Mapping[str, int]:
         if port.startswith("infer"):
             return {"groups": args.groups, "units": args.envs}
-        return {"slots": args.groups + 1 + _ahead(graph)}
+        # a trainer lets its actors run ahead by so many batches at most: more slots than that are never in use
+        ahead = max((int(node.args.get("staleness", 0)) for node in graph.nodes if node.worker == "trainer"), default=1)
+        return {"slots": args.groups + 1 + ahead}
 
     @classmethod
     def declares(cls, args: ActorArgs, port: str, derived: Derived, known: Mapping[str, TreeSpec]) -> TreeSpec | None:
@@ -104,7 +106,7 @@ class ActorWorker(Resumable, Worker):
             return episodes_spec(args.steps, args.envs, derived.policies, len(derived.env.stats))
         if not port.startswith("samples"):
             return None
-        info = derived.policies[port_policy(port, derived.policies)]
+        info = derived.policies[port.partition(":")[2] or next(iter(derived.policies))]
         shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.window.memory_every)
         return slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals)
 
@@ -200,11 +202,6 @@ class ActorWorker(Resumable, Worker):
             group.load(state[f"group{number}"], self._barrier)
 
 
-def port_policy(port: str, policies: Mapping[str, Any]) -> str:
-    """The policy of a port name: `samples:hider` is hider's, a bare `samples` the only one's."""
-    return port.partition(":")[2] or next(iter(policies))
-
-
 def _find(ends: Mapping[str, End], port: str, policy: str) -> End | None:
     return ends.get(f"{port}:{policy}") or ends.get(port)
 
@@ -220,8 +217,3 @@ def _envs_before(context: Context) -> int:
             args = load(kind.Args, node.args)
             total += node.count * args.groups * args.envs
     return total
-
-
-def _ahead(graph: Graph) -> int:
-    """How many batches a trainer lets its actors run ahead, at most: more slots than that are never in use."""
-    return max((int(node.args.get("staleness", 0)) for node in graph.nodes if node.worker == "trainer"), default=1)

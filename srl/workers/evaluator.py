@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -82,7 +81,9 @@ class EvaluatorWorker(Resumable, Worker):
         self._scored = ""
         """The match by which the best is known."""
         self._film: list[Array] | None = None
-        self._best = -np.inf if context.resume is None else self._best_before(context.resume)
+        folder = checkpoint_folder(context.resume, entries, next(iter(self._params))) if context.resume is not None else None
+        score = checkpoint.best_score(folder) if folder is not None else None  # of the run that this one resumes
+        self._best = -np.inf if score is None else score
         self._ends_at = 0.0
         """When the last evaluation is given up; 0: there is none."""
         graph = rendering(context.graph) if args.film_every else context.graph
@@ -201,12 +202,6 @@ class EvaluatorWorker(Resumable, Worker):
             path = checkpoint.latest(initial_folder(run, self.context.graph.policies, name)) if run is not None else None
             self._initial[name].load(checkpoint.read(path).groups["policy"] if path is not None else tree["params"], 0)
         self._knows_initial = True
-
-    def _best_before(self, run: Path) -> float:
-        """The score to beat of the run that this one resumes."""
-        name = next(iter(self._params))
-        score = checkpoint.best_score(checkpoint_folder(run, self.context.graph.policies, name))
-        return -np.inf if score is None else score
 
     def _show(self) -> None:
         film, self._film = self._film, None

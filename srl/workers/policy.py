@@ -68,7 +68,7 @@ class PolicyWorker(Resumable, Worker):
             return 0
         before = time.perf_counter()
         rows = cast("dict[str, Any]", asked.rows)
-        self._asks.reply(asked, answer(self.policy, self._info, rows, greedy=self.args.greedy), self.version)
+        asked.reply(answer(self.policy, self._info, rows, greedy=self.args.greedy), self.version)
         units = sum(asked.sizes)
         self.reading.time("inference", time.perf_counter() - before)
         self.reading.count("infer/rows", units * self._info.spec.agents)

@@ -158,16 +158,13 @@ class TrainerWorker(Resumable, Worker):
         return self.learner.resumable()
 
     def save(self) -> None:
-        self._write(None)
+        self.checkpoint(None)
 
-    def checkpoint(self, states: Tree) -> None:
-        self._write(states)
-
-    def _write(self, workers: Tree | None) -> None:
+    def checkpoint(self, states: Tree | None) -> None:
         groups, state = self.learner.state()
         check_finite_weights(groups["policy"], self.args.policy, self.updates)
         state = {**state, "updates": self.updates, "env_steps": self.env_steps, "seconds": self._progress.seconds}
-        self._checkpoints.write(self.updates, self.env_steps, groups, state, workers)
+        self._checkpoints.write(self.updates, self.env_steps, groups, state, states)
 
     def close(self) -> None:
         self.learner.close()
