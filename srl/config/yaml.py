@@ -19,7 +19,7 @@ from yaml.nodes import MappingNode, ScalarNode
 from yaml.resolver import Resolver
 
 from srl.core.errors import Fact, UserError
-from srl.core.files import read_text
+from srl.core.files import depth, read_text
 from srl.core.where import Path, Provenance, Where
 
 _INT = re.compile(r"[-+]?[0-9]+(_[0-9]+)*$")
@@ -167,7 +167,7 @@ class _Builder:
             raise self._bad(f"*{event.anchor} has no anchor before it", event)
         data, size = self.anchors[event.anchor]
         self._count(size, event)
-        if len(path) + _depth(data) > _DEEPEST:
+        if len(path) + depth(data) > _DEEPEST:
             raise self._bad(f"nested more than {_DEEPEST} levels deep", event)
         return copy.deepcopy(data)
 
@@ -182,11 +182,6 @@ class _Builder:
     def _where(self, event: Event) -> Where:
         mark: Any = event.start_mark
         return Where(self.source, mark.line + 1, mark.column + 1)
-
-
-def _depth(data: Any) -> int:
-    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
 
 
 class _Dumper(_CDumper):  # type: ignore[misc]

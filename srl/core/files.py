@@ -82,7 +82,7 @@ def parse_json(path: Path, text: bytes) -> dict[str, Any]:
         raise bad_file(path, f"not JSON ({error})", "a JSON object") from error
     if not isinstance(data, dict):
         raise bad_file(path, f"a JSON {type(data).__name__}", "a JSON object")
-    if _depth(data) > _DEEPEST:
+    if depth(data) > _DEEPEST:
         raise bad_file(path, "JSON that is nested too deeply", f"at most {_DEEPEST} levels")
     return data
 
@@ -97,14 +97,15 @@ def read_as(path: Path, schema: type[T], data: dict[str, Any]) -> T:
         raise bad_file(path, error.headline, *(text for label, text in error.facts if label == "expected")) from error
 
 
-def _depth(value: Any) -> int:
-    level, depth = [value], 0
+def depth(value: Any) -> int:
+    """Levels of nesting in lists and dicts; 1 for anything else."""
+    level, levels = [value], 0
     while level:
-        depth += 1
+        levels += 1
         level = [
             inner for one in level if isinstance(one, dict | list) for inner in (one.values() if isinstance(one, dict) else one)
         ]
-    return depth
+    return levels
 
 
 def _not_finite(name: str) -> NoReturn:

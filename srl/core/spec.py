@@ -24,10 +24,6 @@ class Leaf:
         object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
         object.__setattr__(self, "dtype", np.dtype(self.dtype).name)
 
-    def lead(self, *axes: int) -> Leaf:
-        """This leaf with `axes` in front."""
-        return Leaf((*axes, *self.shape), self.dtype)
-
     @property
     def nbytes(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
@@ -38,7 +34,7 @@ TreeSpec: TypeAlias = "Leaf | dict[str, Any]"
 
 def lead(spec: Any, *axes: int) -> Any:
     """The spec with `axes` in front of every leaf."""
-    return map_tree(lambda leaf: leaf.lead(*axes), spec)
+    return map_tree(lambda leaf: Leaf((*axes, *leaf.shape), leaf.dtype), spec)
 
 
 def spec_of(tree: Any) -> Any:

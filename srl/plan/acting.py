@@ -98,5 +98,4 @@ def answer(policy: Policy, info: PolicyInfo, rows: Mapping[str, Any], *, greedy:
     if info.extra:
         extra = cast("dict[str, Any]", act.extra)
         done["extra"] = {name: extra[name] for name in info.extra}
-    blocks: dict[str, Any] = map_tree(lambda leaf: leaf.reshape(envs, agents, *leaf.shape[1:]), done)
-    return blocks
+    return cast("dict[str, Any]", map_tree(lambda leaf: leaf.reshape(envs, agents, *leaf.shape[1:]), done))

@@ -59,14 +59,10 @@ def warnings(graph: Graph, derived: Derived) -> list[str]:
 
 def _slab_lengths(graph: Graph, policy: str) -> set[int]:
     """Rows of the slabs that the trainer of a policy gets."""
-    found = set()
-    for stream in graph.streams:
-        if stream.kind == "sample" and stream.policy == policy:
-            for node, _, side in members(graph, stream.name):
-                args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
-                if side == "producer" and isinstance(steps := getattr(args, "steps", None), int):
-                    found.add(steps)
-    return found
+    names = [stream.name for stream in graph.streams if stream.kind == "sample" and stream.policy == policy]
+    producers = [node for name in names for node, _, side in members(graph, name) if side == "producer"]
+    args = [load(REGISTRIES["worker"].resolve(node.worker).Args, node.args) for node in producers]
+    return {one.steps for one in args if isinstance(getattr(one, "steps", None), int)}
 
 
 def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
@@ -81,9 +77,8 @@ def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
         if side == "producer":
             total += node.count * int(sizes.get("slots", 2)) * total_bytes(spec.record)
         elif side == "client":
-            total += node.count * int(sizes.get("groups", 1)) * int(sizes.get("units", 1)) * (
-                total_bytes(spec.record) + total_bytes(spec.answer)
-            )  # fmt: skip
+            rows = int(sizes.get("groups", 1)) * int(sizes.get("units", 1))
+            total += node.count * rows * (total_bytes(spec.record) + total_bytes(spec.answer))
         elif side == "publisher":
             total += 3 * total_bytes(spec.record)
     return total

@@ -21,6 +21,7 @@ from srl.core.registry import REGISTRIES
 from srl.graph.spec import Graph
 from srl.plan.derive import derive, used, with_streams
 from srl.plan.specs import Derived
+from srl.store.atomic import replace_file
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "mujoco-core", "pettingzoo")
 
@@ -36,9 +37,7 @@ def derived_specs(graph: Graph) -> Derived:
     derived = derive_in_child(graph)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        aside = file.with_suffix(f".{os.getpid()}")
-        aside.write_bytes(msgpack.packb(derived.to_plain()))
-        aside.replace(file)
+        replace_file(file, msgpack.packb(derived.to_plain()))
     return derived
 
 
