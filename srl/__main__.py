@@ -12,18 +12,18 @@ from srl.core.load import nearest
 
 VERBS: dict[str, tuple[str, str]] = {
     "launch": ("srl.cli.launch:run_command", "run an experiment; same as python -m srl.launch"),
-    "list": ("srl.cli.look:list_", "the experiments, and the names that can be used in one"),
-    "graph": ("srl.cli.look:graph", "workers and streams of an experiment or a run, as text or --mermaid"),
+    "list": ("srl.cli.look:list_", "list the experiments, and the names that they can use"),
+    "graph": ("srl.cli.look:graph", "show workers and streams of an experiment or a run, as text or --mermaid"),
     "check": ("srl.cli.look:check", "check an experiment without starting it; check env NAME checks an env alone"),
     "expect": ("srl.cli.expect:expect", "run an experiment with several seeds and check that it reaches the return in its file"),
     "eval": ("srl.cli.play:evaluate", "play episodes with the policy of a run and print the means"),
-    "play": ("srl.cli.play:play", "film episodes of a run: --record FILE.mp4"),
+    "play": ("srl.cli.play:play", "record a video of episodes of a run: --record FILE.mp4"),
     "bench": (
         "srl.cli.bench:bench",
-        "bench limit experiment=NAME: the highest rate of this machine and the rate reached",
+        "bench limit experiment=NAME: measure the highest possible and the achieved rate",
     ),
-    "status": ("srl.cli.status:status", "the newest runs: state, env steps, return, duration"),
-    "doctor": ("srl.cli.status:doctor", "the machine and the installation, and what is missing"),
+    "status": ("srl.cli.status:status", "list the newest runs: state, env steps, return, duration"),
+    "doctor": ("srl.cli.status:doctor", "check the machine and the installation"),
 }
 
 

@@ -1,4 +1,4 @@
-"""IMPALA (Espeholt et al. 2018): an actor-critic whose V-trace targets correct for rows that an older policy recorded."""
+"""IMPALA (Espeholt et al. 2018): an actor-critic whose V-trace targets correct for rows recorded by an older policy."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class ImpalaConfig:
     """Settings of IMPALA; one gradient step per batch."""
 
     lr: Schedule = option(Schedule(6e-4), "learning rate", low=0)
-    optimizer: Literal["rmsprop", "adam"] = option("rmsprop", "what makes the steps")
-    eps: float = option(0.01, "of the optimizer", above=0)
-    gamma: float = option(0.99, "discount of a step", low=0, high=1)
-    lam: float = option(1.0, "how far targets look ahead: 1 to the end of the slab", low=0, high=1)
-    correct: bool = option(True, "correct for the age of rows; false: a plain actor-critic")
-    clip_rho: float = option(1.0, "bound of the importance weight of a temporal difference", above=0)
-    clip_c: float = option(1.0, "bound of the weights by which later differences count", above=0)
+    optimizer: Literal["rmsprop", "adam"] = option("rmsprop", "type of optimizer")
+    eps: float = option(0.01, "epsilon of the optimizer", above=0)
+    gamma: float = option(0.99, "discount factor", low=0, high=1)
+    lam: float = option(1.0, "lambda of the V-trace targets; 1: full n-step targets", low=0, high=1)
+    correct: bool = option(True, "apply the importance-sampling correction; false: plain actor-critic")
+    clip_rho: float = option(1.0, "upper bound of the importance weight rho of a temporal difference", above=0)
+    clip_c: float = option(1.0, "upper bound of the trace weights c", above=0)
     value_weight: float = option(0.5, "weight of the value loss", low=0)
     entropy: Schedule = option(Schedule(0.01), "weight of the entropy bonus", low=0)
-    max_grad_norm: float | None = option(1.0, "gradients are clipped to this norm", above=0)
+    max_grad_norm: float | None = option(1.0, "maximum gradient norm; null: no clipping", above=0)
 
 
 class Impala(Algorithm):
-    """V-trace actor-critic. Policies with memory start each slab with the memory that was recorded there."""
+    """V-trace actor-critic. Recurrent policies start each slab from the recorded recurrent state."""
 
     Config = ImpalaConfig
     config: ImpalaConfig

@@ -21,28 +21,28 @@ from srl.core.schedule import Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig:
-    """Settings of PPO. The defaults suit small tasks; docs/tutorial.md says which to change first."""
+    """Settings of PPO. The defaults suit small tasks; docs/tutorial.md suggests which to change first."""
 
     lr: Schedule = option(Schedule(5e-4), "learning rate of Adam", low=0)
-    gamma: float = option(0.99, "discount of a step", low=0, high=1)
-    lam: float = option(0.95, "lambda of the advantage estimate", low=0, high=1)
-    clip: Schedule = option(Schedule(0.2), "half width of the trusted ratio interval", above=0)
-    value_clip: float | None = option(None, "half width of the trusted change of a value", above=0)
+    gamma: float = option(0.99, "discount factor", low=0, high=1)
+    lam: float = option(0.95, "lambda of GAE", low=0, high=1)
+    clip: Schedule = option(Schedule(0.2), "clip range of the probability ratio", above=0)
+    value_clip: float | None = option(None, "clip range of value changes; null: no clipping", above=0)
     value_weight: float = option(0.5, "weight of the value loss", low=0)
     entropy: Schedule = option(Schedule(0.0), "weight of the entropy bonus", low=0)
     epochs: int = option(10, "passes over a batch", low=1)
-    minibatch: int = option(128, "rows of a minibatch, at most", low=1)
+    minibatch: int = option(128, "maximum rows per minibatch", low=1)
     window: Window = option(
-        Window(), "rows trained as one sequence: 16, or {burn_in: 8, length: 16}; default: the whole slab with memory, else 1"
+        Window(), "rows per training sequence: 16, or {burn_in: 8, length: 16}; default: the whole slab if recurrent, else 1"
     )
-    max_grad_norm: float | None = option(0.5, "gradients are clipped to this norm", above=0)
-    normalize_advantage: Literal["batch", "minibatch", "no"] = option("batch", "over these rows, or not at all")
-    normalize_value: bool = option(False, "learn values on a running scale of the returns")
-    target_kl: float | None = option(None, "leave out the rest of the passes beyond 1.5 of this divergence", above=0)
+    max_grad_norm: float | None = option(0.5, "maximum gradient norm; null: no clipping", above=0)
+    normalize_advantage: Literal["batch", "minibatch", "no"] = option("batch", "rows over which advantages are normalized")
+    normalize_value: bool = option(False, "normalize value targets by running statistics (PopArt)")
+    target_kl: float | None = option(None, "stop the passes over a batch when the KL divergence exceeds 1.5 times this", above=0)
 
 
 class PPO(Algorithm):
-    """Clipped surrogate on-policy learning."""
+    """Proximal policy optimization with the clipped surrogate objective."""
 
     Config = PPOConfig
     config: PPOConfig
@@ -59,7 +59,7 @@ class PPO(Algorithm):
                 raise UserError("algorithm.normalize_value needs a policy whose layer `value` is a ValueHead")
             self.scale = ValueScale(head.moments)
         elif head is not None:
-            head.rescale(0.0, 1.0)  # of a policy whose values were normalised before
+            head.rescale(0.0, 1.0)  # for a policy trained with normalized values
         self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=self.config.max_grad_norm)
 
     def update(self, batch: Batch) -> Metrics:

@@ -34,10 +34,12 @@ class Costs:
 
 def bench(argv: list[str]) -> int:
     """Measure and print. The ratio can be compared between machines."""
-    parser = Parser(prog="srl bench", description="limit experiment=NAME: limit, achieved rate and their ratio")
+    parser = Parser(prog="srl bench", description="limit experiment=NAME: measure the limit, the achieved rate and their ratio")
     parser.add_argument("what", choices=["limit"])
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
-    parser.add_argument("--seconds", type=float, default=20.0, help="length of the run; timing the parts adds a third")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="length of the run in seconds; timing the parts takes a third longer"
+    )
     given = parser.parse_intermixed_args(argv)
     experiment, overrides = words_of(given.words)
     endless = [f"stop.{name}=null" for name in ("env_steps", "updates", "return")]

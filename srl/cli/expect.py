@@ -14,14 +14,14 @@ from srl.observe.expectation import RETURN, expected, figure, wanted_returns
 from srl.plan.prepare import Prepared, prepare
 
 ABOUT = """\
-Run an experiment once per seed and check that it reaches what its file expects:
+Run an experiment once per seed and check that it reaches the result in its file:
 
   expect: {return: 475, env_steps: 300_000}
 
-return is the mean return of the last 100 training episodes when the run ends: the number that the table shows and that
+return is the mean return of the last 100 training episodes when the run ends, the number that the table shows and that
 stop.return is compared with. With several teams it is return/TEAM. Evaluations do not count. The expectation holds if
 the mean is at least this high. With env_steps, the last mean within this many env steps counts, including the batch that
-reaches stop.env_steps. For a run that failed it does not hold.
+reaches stop.env_steps. It does not hold for a run that failed.
 
 The table shows the env steps at which the mean was measured, and the duration of the whole run.
 
@@ -35,8 +35,8 @@ def expect(argv: list[str]) -> int:
     parser = Parser(prog="srl expect", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
     parser.add_argument("--seeds", default="1,2,3", help="one run per seed (default: 1,2,3)")
-    parser.add_argument("--jobs", type=int, default=1, help="how many runs at a time (default: 1)")
-    parser.add_argument("--runs", default="runs", help="where run folders are made (default: runs)")
+    parser.add_argument("--jobs", type=int, default=1, help="number of runs at a time (default: 1)")
+    parser.add_argument("--runs", default="runs", help="folder for the runs (default: runs)")
     given = parser.parse_intermixed_args(argv)
     experiment, overrides = words_of(given.words)
     seeds = [(word,) for word in values(f"seed={given.seeds}")]

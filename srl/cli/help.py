@@ -29,8 +29,8 @@ options
   --dry-run             check everything and print the plan; start nothing
   --print-config        print the resolved configuration and the origin of each value
   --sweep KEY=A,B,C     one run per value (several --sweep: one per combination), one folder, one table
-  --jobs N              how many runs of a sweep at a time (default: 1)
-  --runs DIR            where run folders are made (default: runs)
+  --jobs N              number of runs of a sweep at a time (default: 1)
+  --runs DIR            folder for the runs (default: runs)
   --quiet               print only the result
   --trace               print tracebacks of user errors too
   --help [NAME]         help on a section below, on `layout`, or on an algorithm, policy or env by its name

@@ -14,7 +14,7 @@ from srl.plan.prepare import prepare
 
 def list_(argv: list[str]) -> int:
     """The experiments, each with a line about it, then all names that a file can use."""
-    Parser(prog="srl list", description="the experiments, and the names that can be used in one").parse_args(argv)
+    Parser(prog="srl list", description="list the experiments, and the names that they can use").parse_args(argv)
     from srl.config.find import list_experiments
     from srl.core.registry import REGISTRIES
 
@@ -29,10 +29,10 @@ def list_(argv: list[str]) -> int:
 
 def graph(argv: list[str]) -> int:
     """The wiring of an experiment or of a run folder."""
-    parser = Parser(prog="srl graph", description="workers and streams of an experiment or a run")
+    parser = Parser(prog="srl graph", description="show the workers and streams of an experiment or a run")
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides, or a run folder")
-    parser.add_argument("--mermaid", action="store_true", help="a Mermaid flowchart")
-    parser.add_argument("--yaml", action="store_true", help="the graph itself")
+    parser.add_argument("--mermaid", action="store_true", help="print a Mermaid flowchart")
+    parser.add_argument("--yaml", action="store_true", help="print the graph as YAML, as `graph:` takes it")
     given = parser.parse_intermixed_args(argv)
     from srl.graph.build import graph_to_yaml
     from srl.graph.show import as_mermaid, as_text

@@ -19,18 +19,20 @@ if TYPE_CHECKING:
 def evaluate(argv: list[str]) -> int:
     """Print means over episodes. `--cross-play`: a matrix of saved versions, `--cross-play RUN`: one run against another."""
     parser = _parser("srl eval", "play episodes with the policy of a run and print the means")
-    parser.add_argument("--episodes", type=_number, help="how many, of each match (default: 20; cross play: 32)")
-    parser.add_argument("--envs", type=_number, default=None, help="envs side by side")
+    parser.add_argument("--episodes", type=_number, help="episodes per match (default: 20; cross-play: 32)")
+    parser.add_argument("--envs", type=_number, default=None, help="envs stepped in parallel")
     parser.add_argument(
         "--cross-play",
         metavar="RUN",
         nargs="?",
         const="",
-        help="alone: a matrix of the saved versions of one team (rows) against those of the other (columns), also written to"
+        help="without RUN: a matrix of saved versions of one team (rows) against those of the other (columns), also written to"
         " cross_play.json in the run folder; with RUN: each policy of this run against the others of that run",
     )
     parser.add_argument("--versions", type=_versions, default=8, metavar="N", help="versions of each team, or `all` (default: 8)")
-    parser.add_argument("--show", metavar="NAME", help="the statistic in the matrix (default: the env's own, else the return)")
+    parser.add_argument(
+        "--show", metavar="NAME", help="metric in the matrix (default: the one that the env declares, else the return)"
+    )
     given = parser.parse_args(argv)
     from srl.loaded import load_run
 
@@ -62,7 +64,7 @@ def evaluate(argv: list[str]) -> int:
 
 def play(argv: list[str]) -> int:
     """Write a video; without `--record` into videos/ of the run folder."""
-    parser = _parser("srl play", "film episodes played by the policy of a run")
+    parser = _parser("srl play", "record a video of episodes played by the policy of a run")
     parser.add_argument("--record", metavar="FILE", type=Path, help=".mp4, .gif or .png (default: videos/ of the run)")
     parser.add_argument("--episodes", type=_number, default=1)
     parser.add_argument("--fps", type=float, help="frames per second (default: the speed of the env)")
@@ -85,7 +87,7 @@ def play(argv: list[str]) -> int:
 
 def _parser(prog: str, about: str) -> Parser:
     parser = Parser(prog=prog, description=about)
-    parser.add_argument("run", help="a run folder, or one above it: its newest run")
+    parser.add_argument("run", help="a run folder, or a folder above it for the newest run in it")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
     sampled = "sample actions, as in training (default: as the run was evaluated)"
     parser.add_argument("--sampled", dest="greedy", action="store_const", const=False, help=sampled)

@@ -24,9 +24,11 @@ _EXTRAS = {
 
 def status(argv: list[str]) -> int:
     """One line per run, newest first; everything about a single run."""
-    parser = Parser(prog="srl status", description="the newest runs: state, env steps, mean return of 100 episodes, duration")
-    parser.add_argument("folder", nargs="?", default="runs", help="a run folder, or one above (default: runs)")
-    parser.add_argument("--all", action="store_true", help="all runs, not only the newest ten")
+    parser = Parser(
+        prog="srl status", description="list the newest runs: state, env steps, mean return of 100 episodes, duration"
+    )
+    parser.add_argument("folder", nargs="?", default="runs", help="a run folder, or a folder with runs (default: runs)")
+    parser.add_argument("--all", action="store_true", help="show all runs, not only the newest ten")
     given = parser.parse_args(argv)
     root = Path(given.folder)
     if (root / "status.json").is_file():
@@ -64,7 +66,7 @@ def _moment(run: RunFolder) -> float:
 
 def doctor(argv: list[str]) -> int:
     """Print what the machine and the installation have. Exit code 2 if something required is missing."""
-    Parser(prog="srl doctor", description="the machine and the installation, and what is missing").parse_args(argv)
+    Parser(prog="srl doctor", description="check the machine and the installation").parse_args(argv)
     from srl.core.machine import Machine
     from srl.store.run_folder import describe_machine
 

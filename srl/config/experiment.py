@@ -24,19 +24,19 @@ _EXPECTED = re.compile(r"env_steps|return(/.+)?")
 class Sampling:
     """How experience is gathered. Totals: a batch is `envs` x `steps` rows of every agent."""
 
-    envs: int = option(16, "envs in all", low=1, high=1 << 20)
+    envs: int = option(16, "total number of envs", low=1, high=1 << 20)
     steps: int = option(128, "steps of each env in a batch", low=1, high=1 << 20)
-    workers: int | Auto = option("auto", "actors; auto: as many as cores are usable", low=1, high=_MOST_PROCESSES)
-    groups: int | Auto = option(
-        "auto", "groups of envs in an actor; auto: two where inference is remote, else one", low=1, high=1024
-    )
+    workers: int | Auto = option("auto", "number of actors; auto: by the number of usable cores", low=1, high=_MOST_PROCESSES)
+    groups: int | Auto = option("auto", "groups of envs per actor; auto: 2 with remote inference, else 1", low=1, high=1024)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Staleness:
     """How old the policy that acted may be when its rows are trained on."""
 
-    max: int | Auto = option("auto", "in updates, never exceeded; 0: strictly on-policy; auto: 0 inline, else 1", low=0)
+    max: int | Auto = option(
+        "auto", "upper bound in updates, never exceeded; 0: strictly on-policy; auto: 0 inline, else 1", low=0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,27 +44,27 @@ class Evaluation:
     """Episodes that nothing learns from, in envs with seeds of their own. The best checkpoint is kept as `best`."""
 
     every: int = option(50_000, "env steps between evaluations", low=1)
-    episodes: int = option(20, "episodes of each", low=1)
-    envs: int | Auto = option("auto", "envs that play them side by side", low=1, high=1 << 16)
+    episodes: int = option(20, "episodes per evaluation", low=1)
+    envs: int | Auto = option("auto", "envs stepped in parallel", low=1, high=1 << 16)
     greedy: bool = option(True, "play the most likely actions")
     sampled: bool = option(False, "also play with sampled actions, as training does")
     cross_play: bool = option(False, "each team also plays against the initial policies of the others")
-    film_every: int = option(0, "evaluations between two videos; 0: none", low=0)
+    film_every: int = option(0, "record a video every so many evaluations; 0: none", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opponents:
     """Past versions as opponents, for runs whose teams have a policy each: some groups of envs play against them."""
 
-    groups: int = option(1, "groups of envs, for each policy that learns, whose other teams act with past versions", low=1)
+    groups: int = option(1, "groups of envs per learning policy in which the other teams use past versions", low=1)
     choose: str = option(
         "uniform",
-        "which version: uniform over the kept ones, latest-<n>, or win_rate: most often those that the learner beats least",
+        "how to choose versions: uniform, latest-<n>, or win_rate (prefers those that the learner beats least often)",
     )
-    initial: float = option(0.0, "share of these choices that fall on the oldest kept version, the initial one", low=0, high=1)
-    power: float = option(2.0, "win_rate: chances go by (1 - how often a version is beaten) to this power", low=0)
-    keep_every: int = option(10, "updates between versions that are kept", low=1)
-    hold: int = option(4, "slabs that a chosen version plays; with win_rate, at least until an episode has ended", low=1)
+    initial: float = option(0.0, "fraction of choices reserved for the initial version", low=0, high=1)
+    power: float = option(2.0, "win_rate: a version is chosen in proportion to (1 - rate at which it is beaten) ** power", low=0)
+    keep_every: int = option(10, "updates between kept versions", low=1)
+    hold: int = option(4, "slabs played before the next choice; win_rate also waits until an episode has ended", low=1)
 
     def __post_init__(self) -> None:
         if not _CHOOSES.fullmatch(self.choose):
@@ -75,9 +75,11 @@ class Opponents:
 class StreamSettings:
     """Of one stream (`samples.main`), of all of a kind (`sample`, `infer`, `param`), or of `all`."""
 
-    via: str | None = option(None, "transport: auto (by placement), inproc, shm, zmq, ipc, or a registered one")
-    compress: Literal[None, "lz4"] = option(None, "for zmq between hosts: pictures shrink 10 times and more")
-    route: Literal[None, "fair", "drop"] = option(None, "sample streams: fair: to the consumers by demand; drop: no consumer")
+    via: str | None = option(None, "transport: auto (by placement), inproc, shm, zmq, ipc, or a registered name")
+    compress: Literal[None, "lz4"] = option(None, "compression for zmq between hosts; images shrink by a factor of 10 or more")
+    route: Literal[None, "fair", "drop"] = option(
+        None, "sample streams only; fair: to all consumers by demand; drop: no consumer"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +90,13 @@ class WorkerSettings:
     """
 
     use: str | None = option(None, "the worker class: a registered name, my_pkg.mod:Class or file.py:Class")
-    count: int = option(1, "how many", low=1, high=_MOST_PROCESSES)
-    inside: str | None = option(None, "placed inside the workers of that node, in their processes")
-    threads: int = option(1, "threads that each may use", low=1)
-    device: str = option("cpu", "where it computes: cpu, cuda, cuda:1")
-    on_failure: OnFailure = option("stop", "what the run does when one dies")
-    restarts: int = option(3, "restarts an hour before the run ends after all", low=0)
-    ports: Mapping[str, str] = option({}, "port -> stream; a stream of another name is made")
+    count: int = option(1, "number of workers", low=1, high=_MOST_PROCESSES)
+    inside: str | None = option(None, "place the workers inside those of this node, in the same processes")
+    threads: int = option(1, "threads per worker", low=1)
+    device: str = option("cpu", "cpu, cuda, cuda:1")
+    on_failure: OnFailure = option("stop", "reaction to a failure: stop the run, or restart the process")
+    restarts: int = option(3, "restarts per hour before the run is stopped", low=0)
+    ports: Mapping[str, str] = option({}, "port -> stream; an unknown stream is created")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,33 +107,37 @@ class Experiment:
     policy: Component = field(default_factory=lambda: Component(POLICY))
     """{use: actor_critic, hidden: [64, 64]}; see --help policy"""
     algorithm: Component | None = option(None, "{use: ppo, lr: 3e-4}; see --help algorithm")
-    load: str | None = option(None, "a run folder or checkpoint whose weights the policy starts with")
-    fresh: tuple[str, ...] = option((), "layers that are not taken from there, by pattern: [logits.*, '*.norms.*']")
+    load: str | None = option(None, "run folder or checkpoint from which the policy takes its initial weights")
+    fresh: tuple[str, ...] = option((), "patterns of layers that are not loaded: [logits.*, '*.norms.*']")
     policies: Mapping[str, PolicyEntry] = field(default_factory=dict)
-    """Several policies by name, each with policy, algorithm, load, fresh; else there is one, main."""
-    agents: Mapping[str, str] = option({"*": "main"}, "pattern of agent names -> policy; the first that matches counts")
+    """Policies by name, each with policy, algorithm, load, fresh; default: one policy, main."""
+    agents: Mapping[str, str] = option({"*": "main"}, "pattern of agent names -> policy; the first match counts")
     sampling: Sampling = field(default_factory=Sampling)
     """Envs, steps, workers, groups."""
-    layout: str = option("auto", "how workers are wired; see --help layout")
-    graph: Mapping[str, Any] | None = option(None, "nodes and streams by hand instead of a layout")
+    layout: str = option("auto", "which workers there are and how they are connected; see --help layout")
+    graph: Mapping[str, Any] | None = option(None, "nodes and streams, instead of a layout")
     staleness: Staleness = field(default_factory=Staleness)
     """How far sampling may run ahead of learning."""
-    evaluation: Evaluation | None = option(None, "every, episodes; null: none")
-    opponents: Opponents | None = option(None, "groups, choose, keep_every, hold: play past versions; null: only the newest")
+    evaluation: Evaluation | None = option(None, "every, episodes, ...; null: no evaluation")
+    opponents: Opponents | None = option(
+        None, "play against past versions: groups, choose, keep_every, ...; null: only the newest"
+    )
     stop: Stop = field(default_factory=Stop)
-    """When the run is done: whichever comes first."""
-    expect: Mapping[str, float] = option({}, "what it reaches: return (or return/TEAM), within env_steps; see srl expect --help")
+    """Stop conditions; the first one reached ends the run."""
+    expect: Mapping[str, float] = option({}, "expected result: return (or return/TEAM), within env_steps; see srl expect --help")
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
-    """What is kept on disk."""
-    seed: int = option(1, "root of every generator", low=0)
-    mode: Literal["local", "inline"] = option("local", "own processes, or all in one: deterministic, and pdb works")
-    device: str = option("auto", "where trainers compute: auto, cpu, cuda, cuda:1")
+    """How often checkpoints are written, and how many are kept."""
+    seed: int = option(1, "seed of all random generators", low=0)
+    mode: Literal["local", "inline"] = option(
+        "local", "local: several processes; inline: everything in one process, deterministic, with pdb"
+    )
+    device: str = option("auto", "device of the trainers: auto, cpu, cuda, cuda:1")
     streams: Mapping[str, StreamSettings] = field(default_factory=dict)
-    """Transport by stream name, kind, or for all: {all: {via: zmq}}"""
-    workers: Mapping[str, Mapping[str, Any]] = option({}, "settings of workers by node or kind, and workers of other kinds")
-    sinks: tuple[str, ...] = option((), "where reports go besides console, metrics.jsonl and TensorBoard: my.py:Csv")
-    plugins: tuple[str, ...] = option((), "modules or .py files that register names; import=pkg.mod adds one")
-    name: str = option("run", "names the folder under runs/")
+    """Settings by stream name, by kind, or for all: {all: {via: zmq}}"""
+    workers: Mapping[str, Mapping[str, Any]] = option({}, "settings of workers by node or kind, and additional workers")
+    sinks: tuple[str, ...] = option((), "receivers of reports besides console, metrics.jsonl and TensorBoard: my.py:Csv")
+    plugins: tuple[str, ...] = option((), "modules or .py files to import, which register names; import=pkg.mod adds one")
+    name: str = option("run", "name of the folder under runs/")
 
     def entries(self) -> dict[str, PolicyEntry]:
         """Every policy of the run, in order."""

@@ -50,8 +50,8 @@ def choose(experiment: Experiment, machine: Machine) -> tuple[str, str]:
         return "inline", "layout inline: one usable core, so processes would only take turns"
     cores = count(machine.cores, "usable core")
     if machine.gpus == 0 or experiment.device == "cpu":
-        return "impala", f"layout impala: {cores} and no GPU, so actors act by themselves"
-    return "impala", f"layout impala: {cores}, the GPU is for the trainer (layout=seed lets it answer the actors too)"
+        return "impala", f"layout impala: {cores} and no GPU, so the policy runs inside each actor"
+    return "impala", f"layout impala: {cores}, the GPU is for the trainer (layout=seed uses it for inference too)"
 
 
 def _lay_out(experiment: Experiment, machine: Machine) -> Decided:

@@ -35,27 +35,27 @@ SIZES = {"small": (64, 128, 128, 4), "full": (128, 256, 256, 4)}
 class EntityConfig:
     """Sizes, and which observations are what."""
 
-    size: Literal["small", "full"] = option("small", "widths 64/128/128, or 128/256/256 as published")
-    embed: int | None = option(None, "width of entities, instead of the size's", low=1, high=WIDEST)
-    hidden: int | None = option(None, "width of the layer before the memory, instead of the size's", low=1, high=WIDEST)
-    width: int | None = option(None, "width of the memory, instead of the size's", low=1, high=WIDEST)
-    heads: int | None = option(None, "heads of the attention, instead of 4", low=1, high=1024)
-    cell: Literal["lstm", "gru", "none"] = option("lstm", "kind of memory")
-    normalize_obs: bool = option(True, "inputs on a running scale, learned on the way")
-    decay: float = option(0.99999, "of that scale's running mean, each batch", low=0, below=1)
-    self_keys: tuple[str, ...] = option(("self",), "observations that are the agent's own")
-    ray_keys: tuple[str, ...] = option(("lidar",), "observations that are rays all around")
-    entities: tuple[str, ...] = option((), "observations that are lists of entities; default: all that have a mask")
-    seen: str = option("mask_", "before a list's name: the key of what the agent sees of it")
-    exists: str = option("exist_", "before a list's name: the key of what there is of it, for the critic")
-    relative: int = option(0, "so many leading numbers of entities are taken relative to the agent's own", low=0)
+    size: Literal["small", "full"] = option("small", "small: widths 64/128/128; full: 128/256/256 as in the paper")
+    embed: int | None = option(None, "width of entity embeddings; null: by size", low=1, high=WIDEST)
+    hidden: int | None = option(None, "width of the layer before the cell; null: by size", low=1, high=WIDEST)
+    width: int | None = option(None, "width of the cell; null: by size", low=1, high=WIDEST)
+    heads: int | None = option(None, "attention heads; null: 4", low=1, high=1024)
+    cell: Literal["lstm", "gru", "none"] = option("lstm", "recurrent cell")
+    normalize_obs: bool = option(True, "normalize inputs by running statistics")
+    decay: float = option(0.99999, "decay of these statistics per batch", low=0, below=1)
+    self_keys: tuple[str, ...] = option(("self",), "keys of observations of the agent itself")
+    ray_keys: tuple[str, ...] = option(("lidar",), "keys of lidar observations")
+    entities: tuple[str, ...] = option((), "keys of lists of entities; default: all keys with a mask")
+    seen: str = option("mask_", "prefix of mask keys: entities that the agent sees")
+    exists: str = option("exist_", "prefix of mask keys for the critic: entities that exist")
+    relative: int = option(0, "number of leading features of entities to make relative to the agent's", low=0)
     critic_state: bool = option(False, "the critic also reads the env's state")
-    half: bool = option(False, "products in bfloat16: faster on CPUs that have it (avx512_bf16, amx)")
-    log_std: float = option(0.0, "of Box actions, at the start; then it is learned")
+    half: bool = option(False, "matrix products in bfloat16: faster on CPUs with avx512_bf16 or amx")
+    log_std: float = option(0.0, "initial log standard deviation of Box actions; learned")
 
 
 class EntityPolicy(NeuralPolicy):
-    """Heads: logits (means of Box actions), value, memory, and log_std. Two towers; only the critic's sees what is hidden."""
+    """Heads: logits (means of Box actions), value, memory, and log_std. Two towers; only the critic sees hidden entities."""
 
     Config = EntityConfig
     bounds: ClassVar[Bounds] = "clip"

@@ -41,12 +41,12 @@ class ActorCriticConfig:
     """Sizes of the actor-critic."""
 
     hidden: tuple[int, ...] = option((64, 64), "sizes of the hidden layers", low=1, high=WIDEST)
-    activation: Literal["tanh", "relu", "elu"] = option("tanh", "after every hidden layer")
-    shared: bool = option(False, "one tower for actor and critic instead of one each")
-    normalize_obs: bool = option(False, "running mean and variance of vector observations, learned on the way")
-    log_std: float = option(0.0, "of Box actions, at the start; then it is learned")
-    compile: bool = option(False, "torch.compile the networks: pays for pictures, not for plain towers")
-    features: int = option(512, "numbers that a picture is encoded to", low=1, high=WIDEST)
+    activation: Literal["tanh", "relu", "elu"] = option("tanh", "activation after every hidden layer")
+    shared: bool = option(False, "share one tower between actor and critic")
+    normalize_obs: bool = option(False, "normalize vector observations by running mean and variance")
+    log_std: float = option(0.0, "initial log standard deviation of Box actions; learned")
+    compile: bool = option(False, "use torch.compile: worthwhile for images, not for plain towers")
+    features: int = option(512, "size of the image encoding", low=1, high=WIDEST)
 
     def __post_init__(self) -> None:
         check_weights("hidden", self.hidden)

@@ -32,17 +32,17 @@ from srl.nets.vision import PictureEncoder
 class RecurrentConfig:
     """Sizes of the actor-critic with memory."""
 
-    hidden: tuple[int, ...] = option((64,), "sizes of the layers before the memory", low=1, high=WIDEST)
-    cell: Literal["gru", "lstm", "none"] = option("gru", "kind of memory")
-    width: int = option(64, "numbers that the memory gives out", low=1, high=WIDEST)
-    activation: Literal["tanh", "relu", "elu"] = option("tanh", "after every hidden layer")
-    shared: bool | None = option(None, "one tower for actor and critic; default: unless the critic reads the state")
+    hidden: tuple[int, ...] = option((64,), "sizes of the layers before the cell", low=1, high=WIDEST)
+    cell: Literal["gru", "lstm", "none"] = option("gru", "recurrent cell")
+    width: int = option(64, "width of the cell", low=1, high=WIDEST)
+    activation: Literal["tanh", "relu", "elu"] = option("tanh", "activation after every hidden layer")
+    shared: bool | None = option(None, "share one tower between actor and critic; default: true unless critic_state is set")
     critic_state: bool = option(False, "the critic also reads the env's state")
-    normalize_obs: bool = option(False, "vector observations on a running scale, learned on the way")
-    decay: float = option(0.99999, "of that scale's running mean, each batch", low=0, below=1)
-    half: bool = option(False, "products of the memory in bfloat16: faster on CPUs that have it (avx512_bf16, amx)")
-    log_std: float = option(0.0, "of Box actions, at the start; then it is learned")
-    features: int = option(512, "numbers that a picture is encoded to", low=1, high=WIDEST)
+    normalize_obs: bool = option(False, "normalize vector observations by running statistics")
+    decay: float = option(0.99999, "decay of these statistics per batch", low=0, below=1)
+    half: bool = option(False, "matrix products of the cell in bfloat16: faster on CPUs with avx512_bf16 or amx")
+    log_std: float = option(0.0, "initial log standard deviation of Box actions; learned")
+    features: int = option(512, "size of the image encoding", low=1, high=WIDEST)
 
     def __post_init__(self) -> None:
         check_weights("hidden", (*self.hidden, self.width, self.width))

@@ -37,10 +37,10 @@ from srl.workers.group import EPISODES, Group
 
 @dataclass(frozen=True, kw_only=True)
 class ActorArgs:
-    groups: int = option(1, "groups of envs that step by turns; 2 hide the latency of a remote policy", low=1)
+    groups: int = option(1, "groups of envs that step in turn; 2 hide the latency of a remote policy", low=1)
     envs: int = option(1, "envs in each group", low=1)
-    steps: int = option(128, "rows of a slab", low=1)
-    title: str = option("episode", "what its episodes are called in the metrics")
+    steps: int = option(128, "steps per slab", low=1)
+    title: str = option("episode", "prefix of its episode metrics")
 
 
 class ActorWorker(Resumable, Worker):

@@ -33,13 +33,13 @@ _AT_ONCE = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatorArgs:
-    envs: int = option(8, "envs that play side by side", low=1)
-    episodes: int = option(16, "episodes of each match", low=1)
+    envs: int = option(8, "envs stepped in parallel", low=1)
+    episodes: int = option(16, "episodes per match", low=1)
     every: int = option(50_000, "env steps between evaluations", low=1)
     greedy: bool = option(True, "play the most likely actions")
     sampled: bool = option(False, "also play with sampled actions, as training does")
     cross_play: bool = option(False, "each team also plays against the initial policies of the others")
-    film_every: int = option(0, "evaluations between two videos; 0: none", low=0)
+    film_every: int = option(0, "record a video every so many evaluations; 0: none", low=0)
 
 
 @dataclass(frozen=True, slots=True)

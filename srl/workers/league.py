@@ -38,12 +38,12 @@ _PATIENCE = 16
 
 @dataclass(frozen=True, kw_only=True)
 class LeagueArgs:
-    keep_every: int = option(10, "updates between versions that are kept", low=1)
-    choose: str = option("uniform", "which version plays: uniform, latest-<n>, or win_rate: those that are beaten least often")
-    initial: float = option(0.0, "share of the choices that fall on the oldest kept version instead", low=0, high=1)
-    power: float = option(2.0, "win_rate: a version is chosen by (1 - how often it is beaten) to this power", low=0)
-    hold: int = option(1, "slabs that a chosen version plays before another is chosen", low=1)
-    ahead: int = option(4, "slabs of episodes on their way, at most", low=1)
+    keep_every: int = option(10, "updates between kept versions", low=1)
+    choose: str = option("uniform", "how to choose versions: uniform, latest-<n>, or win_rate (prefers those beaten least often)")
+    initial: float = option(0.0, "fraction of choices reserved for the oldest kept version", low=0, high=1)
+    power: float = option(2.0, "win_rate: a version is chosen in proportion to (1 - rate at which it is beaten) ** power", low=0)
+    hold: int = option(1, "slabs played before the next choice", low=1)
+    ahead: int = option(4, "maximum slabs of episodes in flight", low=1)
 
     def __post_init__(self) -> None:
         find_rule(self.choose, self.power)
@@ -109,7 +109,7 @@ class LeagueWorker(Resumable, Worker):
 
     @classmethod
     def about(cls, args: LeagueArgs) -> str:
-        return f"keeps a version every {count(args.keep_every, 'update')}, the rule {args.choose} chooses who plays"
+        return f"keeps a version every {count(args.keep_every, 'update')}, chooses opponents by the rule {args.choose}"
 
     def kept(self, policy: str) -> tuple[Version, ...]:
         """The versions that may be chosen, oldest first."""

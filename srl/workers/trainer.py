@@ -34,9 +34,9 @@ from srl.workers.task import Progress, check_finite_weights, explained, task_of
 class TrainerArgs:
     policy: str = "main"
     slabs: int = option(1, "slabs in a batch", low=1)
-    staleness: int = option(0, "updates that a batch's first rows may lie behind; 0 is strictly on-policy", low=0)
-    publish_every: int = option(1, "updates between two publications", low=1)
-    learner: Component = option(Component("single"), "what drives the algorithm on its devices: a name, or my_pkg.mod:Learner")
+    staleness: int = option(0, "maximum age of row 0 of a slab, in updates; 0: strictly on-policy", low=0)
+    publish_every: int = option(1, "updates between publications", low=1)
+    learner: Component = option(Component("single"), "runs the algorithm on its devices: a name, or my_pkg.mod:Learner")
 
     def __post_init__(self) -> None:
         if self.publish_every > self.staleness + 1:

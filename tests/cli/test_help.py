@@ -38,7 +38,7 @@ def test_every_setting_of_a_section_is_explained(section):
 def test_an_algorithm_explains_its_own_settings():
     text = section_help("ppo")
     assert "minibatch" in text
-    assert "rows of a minibatch" in text
+    assert "rows per minibatch" in text
 
 
 def test_an_unknown_topic_names_the_nearest():

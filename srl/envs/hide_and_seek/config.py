@@ -1,4 +1,4 @@
-"""What a game of hide and seek is made of, and the presets. Metres, seconds, cells of `Arena.cell`."""
+"""Settings and presets of hide and seek. Units: meters, seconds, cells of `Arena.cell`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ STEP = 0.075
 class Arena:
     scenario: Literal["quadrant", "var_quadrant", "randomwalls", "half", "var_tri", "empty"] = "quadrant"
     scale: float = option(1.0, low=0.5)
-    """Side of the floor over 6 m; cells, doors, walls, boxes and agents keep their sizes."""
+    """Side of the floor divided by 6 m; cells, doors, walls, boxes and agents keep their sizes."""
     rooms: Range = option((1, 4), low=1)
-    """Rooms of `randomwalls`, drawn uniformly."""
+    """Range of the number of rooms in `randomwalls`, drawn uniformly."""
     min_room: int = option(6, low=1)
-    """A new wall keeps more than this many cells from parallel ones."""
+    """Minimum distance of parallel walls, in cells (exclusive)."""
     door: int = option(2, low=0)
-    """Cells of a door; 0: none."""
+    """Width of a door in cells; 0: no doors."""
     door_dropout: float = option(0.5, low=0, high=1)
     """Probability that only one of the two walls of a quadrant has a door."""
     outer_walls: float = option(1.0, low=0, high=1)
     """Probability of outer walls in `randomwalls`; the other scenarios always have them."""
     wall_friction: float = option(0.01, low=0)
     cylinder: tuple[float, float] | None = option(None, above=0)
-    """Range of diameters of one fixed cylinder."""
+    """Range of the diameter of a fixed cylinder; null: none."""
     cylinder_middle: float = option(0.7, above=0, high=1)
-    """Fraction of the side within which the cylinder stands."""
+    """Central fraction of the side in which the cylinder is placed."""
 
     @property
     def cell(self) -> float:
@@ -46,7 +46,7 @@ class Arena:
 
     @property
     def side(self) -> float:
-        """Metres along one side."""
+        """Meters along one side."""
         return self.grid * self.cell
 
     @property
@@ -60,20 +60,20 @@ class Arena:
 class Teams:
     hiders: Range = option((2, 2), low=1)
     seekers: Range = option((2, 2), low=0)
-    """Numbers of agents, drawn uniformly; the upper ends are the capacity."""
+    """Ranges of team sizes, drawn uniformly; the upper ends are the capacity."""
     counts: Literal["episode", "process"] = "episode"
-    """Whether the numbers are drawn for every episode, or once."""
+    """When team sizes are drawn: for every episode, or once per process."""
     hider_placement: Literal["uniform", "room"] = "uniform"
     seeker_placement: Literal["uniform", "outside"] = "outside"
     together: int | None = option(None, low=1)
-    """Within how many cells of its first member the rest of a team starts."""
+    """Maximum initial distance of a team from its first member, in cells."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objects:
     boxes: Range = option((2, 2), low=0)
     elongated: Range | Literal["random"] = option((0, 0), low=0)
-    """Long boxes among them; `random`: from the lower end of `boxes` to their number."""
+    """Elongated boxes among them; `random`: from the lower end of `boxes` to the number of boxes."""
     ramps: Range = option((1, 1), low=0)
     lock_ramps: bool = False
     box_placement: Literal["uniform", "room"] = "room"
@@ -82,18 +82,18 @@ class Objects:
     """Construction sites (transfer tasks)."""
 
     size_obs: bool = False
-    """Sizes in the boxes' observations, and room for them in the ramps'."""
+    """Add sizes to the observations of boxes, and zeros in their place to those of ramps."""
     pad: bool = False
-    """A row of zeros for kinds that never occur, so that one policy fits several presets."""
+    """Add a row of zeros for absent kinds of objects, so that one policy fits several presets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timing:
     horizon: int = option(80, low=1)
     preparation: float = option(0.4, low=0, below=1)
-    """Fraction of the horizon in which seekers cannot act and nobody is rewarded."""
+    """Fraction of the horizon in which seekers cannot act and rewards are zero."""
     end: Literal["truncated", "terminated"] = "truncated"
-    """How the horizon is reported; `truncated` keeps the value beyond."""
+    """How the time limit is reported; `truncated` keeps the bootstrap value."""
 
     @property
     def prep_steps(self) -> int:
@@ -103,40 +103,40 @@ class Timing:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Senses:
     lidar: int = option(30, low=1)
-    """Rays all around."""
+    """Number of lidar rays."""
     lidar_far: float = option(6.0, above=0)
-    """What a ray that meets nothing reads."""
+    """Reading of a lidar ray that hits nothing."""
     cone: float = option(3.0 * 3.141592653589793 / 8.0, above=0, high=3.141592653589793)
-    """Half angle of sight, radians."""
+    """Half angle of the vision cone, in radians."""
     positions: Literal["centre", "joint"] = "centre"
-    """`joint` is the original's: the centre minus half the initial size."""
+    """`joint` is the original: the center minus half the initial size."""
     yaw: Literal["unit", "raw"] = "unit"
-    """Agents' yaw as (cos, sin), or as the unwrapped angle."""
+    """Yaw of agents as (cos, sin), or as the unwrapped angle."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
     reach: float = option(0.25, low=0)
-    """From an agent's centre to an object's surface."""
+    """Maximum distance from an agent's center to an object's surface for grabbing and locking."""
     penalty: float = 10.0
-    """Taken instead of the reward outside the rectangle."""
+    """The reward of an agent outside the rectangle is minus this."""
     rectangle: tuple[float, float] | None = (0.1, 5.9)
-    """Both ends of both axes on the 6 m floor, scaled with it; None: no penalty."""
+    """Range of both axes on the 6 m floor, scaled with it; null: no penalty."""
     objects_inside: bool = True
-    """Everybody pays while an object is outside."""
+    """All agents get the penalty while an object is outside."""
     unowned_veto: bool = True
-    """The original's quirk: a never locked object counts as last locked by the hiders."""
+    """Quirk of the original: an object that was never locked counts as last locked by the hiders."""
     task: Literal["hide", "lock_and_return", "sequential_lock", "blueprint", "shelter"] = "hide"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Physics:
     substeps: int = option(15, low=1)
-    """Of one environment step of 0.075 s."""
+    """Physics substeps per env step of 0.075 s."""
     arms: bool = False
-    """Whether the agents' arms collide, as in the original, which now and then throws agents into the air."""
+    """Let the agents' arms collide, as in the original; this sometimes throws agents into the air."""
     corners: bool = True
-    """Whether boxes and ramps stand on their four corners, or, faster, on one foot that slides and turns about as they do."""
+    """Boxes and ramps rest on four corners; false: on one contact point with similar friction, which is faster."""
     threads: int = option(1, low=1)
 
     @property
@@ -145,7 +145,7 @@ class Physics:
 
 
 PHYSICS: dict[str, dict[str, Any]] = {"exact": {"substeps": 15, "corners": True}, "fast": {"substeps": 7, "corners": False}}
-"""What `physics=` sets."""
+"""Settings of each value of `physics`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,8 +165,8 @@ class Config:
         _check_task(self)
         if self.timing.prep_steps >= self.timing.horizon:
             raise UserError(
-                f"'env.preparation' of {self.timing.preparation:g} is all of the {self.timing.horizon} steps of 'env.horizon'",
-                ("expected", "a step after the preparation: nobody is rewarded before"),
+                f"'env.preparation' of {self.timing.preparation:g} covers all {self.timing.horizon} steps of 'env.horizon'",
+                ("expected", "at least one step after the preparation"),
                 code="E03",
             )
 
