@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from srl.cli.guard import guarded
-from srl.cli.hints import add_hints
+from srl.cli.parsing import Parser, add_hints, words_of
 from srl.core.errors import UserError
 
 
@@ -29,8 +29,6 @@ def _run(argv: list[str]) -> int:
     if not argv or "--help" in argv or "-h" in argv:
         return _help(argv)
     given = _parser().parse_intermixed_args(argv)
-    from srl.cli.parsing import words_of
-
     experiment, overrides = words_of(given.words)
     if given.sweep:
         from srl.cli.sweep import sweep
@@ -74,8 +72,6 @@ def _help(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from srl.cli.parsing import Parser
-
     parser = Parser(prog="python -m srl.launch", add_help=False)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--resume")

@@ -1,12 +1,11 @@
-"""Arguments of the commands: argparse, with our own errors."""
+"""Arguments of the commands: argparse with our own errors, and what was probably meant by words that are wrong."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from srl.cli.hints import hint_option
 from srl.core.errors import UserError
 from srl.core.load import nearest
 
@@ -36,3 +35,52 @@ def words_of(words: list[str]) -> tuple[str | None, list[str]]:
     if words and "=" not in words[0] and words[0][0] not in "+~@":
         return words[0], words[1:]
     return None, words
+
+
+def hint_option(options: Sequence[str], words: Sequence[str]) -> str:
+    """`seed=3` for `--seed 3` or `--seed=3`: settings have no dashes. Empty if it is not a setting."""
+    from srl.config.experiment import Experiment
+    from srl.core.option import describe
+
+    settings = {row.name.split(".")[0] for row in describe(Experiment)}
+    name, equals, value = options[0].lstrip("-").partition("=")
+    if not options[0].startswith("--") or not (name in ("experiment", *settings) or "." in name):
+        return ""
+    if not equals:
+        after = list(words[words.index(options[0]) + 1 :]) if options[0] in words else []
+        value = after[0] if after and "=" not in after[0] and not after[0].startswith("-") else "..."
+    return f"{name}={value}"
+
+
+def add_hints(error: UserError, words: Sequence[str]) -> None:
+    """Say where a misplaced setting belongs, and that several values are a sweep."""
+    path = error.path or ()
+    if error.code == "E02" and len(path) == 1:
+        key = str(path[0])
+        value = next((word.partition("=")[2] for word in words if word.startswith(f"{key}=")), "...")
+        if homes := list(_homes(key)):
+            meant = " or ".join(f"{home}.{key}={value}" for home in homes)
+            error.facts[:] = [("did you mean", f"{meant}?"), *(fact for fact in error.facts if fact[0] != "did you mean")]
+    if error.code == "E03" and path:
+        name = ".".join(map(str, path))
+        for word in words:
+            text = word.partition("=")[2]
+            if word.startswith(f"{name}=") and "," in text and text[0] not in "[{":
+                error.facts.insert(0, ("try", f"--sweep {word} for one run with each value"))
+
+
+def _homes(key: str) -> Iterator[str]:
+    """The sections, and the components that are registered, which have a setting of this name."""
+    from srl.config.experiment import SECTIONS
+    from srl.core.option import describe
+    from srl.core.registry import REGISTRIES
+
+    for kind in ("algorithm", "policy"):
+        for name in REGISTRIES[kind].names():
+            schema = getattr(REGISTRIES[kind].resolve(name), "Config", None)
+            if schema is not None and key in [row.name for row in describe(schema)]:
+                yield kind
+                break
+    for section, schema in SECTIONS.items():
+        if section != "policies" and key in [row.name for row in describe(schema)]:
+            yield section

@@ -104,11 +104,6 @@ class Figures:
                 shown[name] = point.value
         return Evaluation(int(newest.number), int(newest.low), shown)
 
-    @property
-    def charted(self) -> frozenset[str]:
-        """The points worth a chart."""
-        return frozenset(name for name in self._points if self.followed(name))
-
     def followed(self, name: str) -> bool:
         """Worth a chart: returns, the env's headline of episodes in training, and the first of it elsewhere."""
         parts = name.split("/")

@@ -154,7 +154,7 @@ class Totals:
         if stop.updates and not stop.env_steps:
             fraction = max(fraction or 0.0, self.total("progress"))
         figures, headline = self.figures, self.figures.headline
-        lately, recent = figures.lately(), figures.recent()
+        lately, recent, evaluated = figures.lately(), figures.recent(), figures.evaluations()
         report = Report(
             experiment=self.graph.name,
             elapsed=self.elapsed,
@@ -180,8 +180,8 @@ class Totals:
             idle=self._processors.idle(now),
             workers=tuple(self._worker_row(node) for node in self.graph.nodes),
             streams=tuple(self._stream_row(stream.name, now) for stream in self.graph.streams),
-            charted=figures.charted,
-            evaluated=figures.evaluations(),
+            charted=frozenset(name for one in evaluated for name in one.values if figures.followed(name)),
+            evaluated=evaluated,
         )
         if not self.resting:
             self._advice = advise(report)
