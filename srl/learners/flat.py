@@ -77,14 +77,10 @@ class FlatOptimizer(ABC):
     def _step(self, scale: Tensor | None) -> None:
         """Change `values` by `grads`, which are to be divided by `scale` first."""
 
-    def zero(self) -> None:
-        """Forget the gradient."""
-        for grad in self.grads:
-            grad.zero_()
-
     def step(self, loss: Tensor) -> None:
         """Backward, sum over ranks, clip, step."""
-        self.zero()
+        for grad in self.grads:
+            grad.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         self._collect()
         self.apply(loss)

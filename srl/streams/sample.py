@@ -355,6 +355,14 @@ class SampleConsumer(Peers[_ProducerPeer]):
             peer.ledger[AT_TAKEN] = peer.taken
         return loan
 
+    def discard(self, reason: str) -> list[int]:
+        """Drop all that has arrived; the credits that it used."""
+        credits = []
+        while (loan := self.get()) is not None:
+            credits.append(loan.credit)
+            loan.discard(reason)
+        return credits
+
     @property
     def unused_credits(self) -> int:
         """Credits that no slab has used yet."""

@@ -99,9 +99,8 @@ class OnPolicy:
 
     def barrier(self, updates: int) -> None:
         self.request(updates)
-        while (loan := self._samples.get()) is not None:
-            self._credits.arrived(loan.credit)
-            loan.discard("barrier")
+        for number in self._samples.discard("barrier"):
+            self._credits.arrived(number)
         for credit in self._credits.forget():
             self._samples.credit(credit.number, version(self._epoch, credit.min_updates))
 

@@ -81,15 +81,13 @@ class BufferWorker(Resumable, Worker):
 
     def drain(self) -> bool:
         self._draining = True
-        while (loan := self._source.get()) is not None:
-            loan.discard("stop")
+        self._source.discard("stop")
         return True
 
     def barrier(self, number: int) -> None:
         """Drop what has arrived and request it again; nothing is held over a barrier."""
-        while (loan := self._source.get()) is not None:
-            self._open.appendleft(self._requested.pop(loan.credit))
-            loan.discard("barrier")
+        for number in self._source.discard("barrier"):
+            self._open.appendleft(self._requested.pop(number))
         if self._held is not None:
             self._held.clear()
 

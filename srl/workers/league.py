@@ -138,8 +138,7 @@ class LeagueWorker(Resumable, Worker):
     def drain(self) -> bool:
         self._draining = True
         for end in self._episodes.values():
-            while (loan := end.get()) is not None:
-                loan.discard("stop")
+            end.discard("stop")
         return True
 
     def _credit(self, end: SampleConsumer) -> None:
@@ -235,8 +234,7 @@ class LeagueWorker(Resumable, Worker):
 
     def barrier(self, number: int) -> None:
         for end in self._episodes.values():
-            while (loan := end.get()) is not None:
-                loan.discard("barrier")
+            for _ in end.discard("barrier"):
                 self._credit(end)
 
     def state(self) -> Tree:

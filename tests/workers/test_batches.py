@@ -10,6 +10,7 @@ import pytest
 
 from srl.core.spec import Leaf, zeros
 from srl.streams.base import epoch_of, updates_of, version
+from srl.streams.sample import SampleConsumer
 from srl.workers.batches import OnPolicy
 
 STEPS, ENVS, AGENTS = 3, 2, 2
@@ -49,6 +50,8 @@ class Samples:
 
     def get(self) -> Loan | None:
         return self.waiting.popleft() if self.waiting else None
+
+    discard = SampleConsumer.discard
 
     def put(self, credit: int, updates: int = 0, epoch: int = 1, reused: bool = False) -> Loan:
         tree = zeros(RECORD)
