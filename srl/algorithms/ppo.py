@@ -1,4 +1,4 @@
-"""Proximal policy optimization (Schulman et al. 2017), with the options that later work found useful."""
+"""Proximal policy optimization (Schulman et al. 2017), with common later extensions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class PPO(Algorithm):
         batch.add(advantage=advantage, target=target, old_value=recorded)
 
     def loss(self, batch: Batch, heads: Heads) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of one minibatch, and what to show of it."""
+        """The loss of one minibatch, and its metrics."""
         config, clip = self.config, self.config.clip.at(self.clock.progress)
         dist = self.policy.dist(heads, batch.mask)
         advantage = batch.advantage
@@ -114,7 +114,7 @@ class PPO(Algorithm):
         return loss, {name: value.detach() for name, value in shown.items()}
 
     def value_error(self, batch: Batch, value: Tensor) -> Tensor:
-        """Squared error of the value, pessimistic where it left its trusted interval."""
+        """Squared error of the value; with clipping, the larger of the clipped and unclipped errors."""
         error = mse_loss(value, batch.target, reduction="none")
         width = self.config.value_clip
         if width is None:
@@ -125,7 +125,7 @@ class PPO(Algorithm):
 
     @torch.no_grad()
     def explained(self, batch: Batch) -> dict[str, Tensor]:
-        """How much of the variance of the targets the old values explain: 1 all, 0 none."""
+        """Explained variance of the targets by the old values: 1 all, 0 none."""
         target, value = batch.target, batch.old_value[:-1]
         spread = batch.mean((target - batch.mean(target)).square())
         left = target - value

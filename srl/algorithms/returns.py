@@ -1,4 +1,4 @@
-"""Returns and advantages on the row layout. T steps, B sequences, time first; extra axes behind B are welcome.
+"""Returns and advantages on the row layout. T steps, B sequences, time first; extra axes after B are allowed.
 
 A row's bootstrap is always `values[t + 1]`: after an end the next row holds the episode's last observation.
 """
@@ -25,7 +25,7 @@ def gae(
 
 
 class VTrace(NamedTuple):
-    """What `vtrace` gives, each `[T, B]`."""
+    """The results of `vtrace`, each `[T, B]`."""
 
     targets: Tensor
     advantages: Tensor
@@ -63,7 +63,7 @@ def n_step(
     gamma: float,
     steps: int,
 ) -> Tensor:  # [T, B]
-    """Returns over at most `steps` rewards, then the value; fewer before a cut and at the end of the slab."""
+    """n-step returns with at most `steps` rewards, then the bootstrap value; fewer before a cut and at the end of the slab."""
     returns = rewards + gamma * values[1:] * ~terminated
     target = returns
     for _ in range(steps - 1):
@@ -73,7 +73,7 @@ def n_step(
 
 
 def discounted(x: Tensor, discount: Tensor) -> Tensor:
-    """`y[t] = x[t] + discount[t] * y[t + 1]`, with nothing behind the end."""
+    """`y[t] = x[t] + discount[t] * y[t + 1]`, with zero after the end."""
     out = x.clone(memory_format=torch.contiguous_format)
     if x.device.type == "cpu" and not x.requires_grad:
         rows, factors = out.numpy(), discount.to(out.dtype).numpy()  # a numpy step costs a fifth of a torch step

@@ -1,4 +1,4 @@
-"""PopArt (van Hasselt et al. 2016): values are learned on a running scale of the returns, outputs are preserved."""
+"""PopArt (van Hasselt et al. 2016): values are learned on a running scale of the returns; rescaling preserves the outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ValueScale(nn.Module):
     rate: Tensor
 
     def __init__(self, moments: Tensor, decay: float = 0.99) -> None:
-        """`moments` `[2]`: of a head that was trained before; 0 and 1 say that nothing was seen."""
+        """`moments` `[2]`: of a head, possibly trained before; 0 and 1 mean no data yet."""
         super().__init__()
         self.decay = decay
         mean, deviation = moments.double()
@@ -34,7 +34,7 @@ class ValueScale(nn.Module):
         return (value - mean) / deviation
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and deviation; 0 and 1 before anything was seen."""
+        """Mean and standard deviation; 0 and 1 before any data."""
         share = self.rate.clamp(min=1e-12)  # the start of a running mean weighs too little without it
         mean, square = self.mean / share, self.square / share
         deviation = (square - mean * mean).clamp(min=1e-4).sqrt()
@@ -43,7 +43,7 @@ class ValueScale(nn.Module):
 
     @torch.no_grad()
     def observe(self, returns: Tensor, valid: Tensor, head: ValueHead, ranks: Ranks | None = None) -> None:
-        """Take the returns of a batch, and change the head so that it still says the same."""
+        """Update the moments with the returns of a batch, and change the head so that its outputs are preserved."""
         rows = returns[valid].double()
         count = ranks.total(torch.tensor(float(len(rows)), device=rows.device)) if ranks is not None else len(rows)
         if count:

@@ -243,7 +243,7 @@ class _Minibatch(Batch):
         return x if self._is_whole(where) else super().zeroed(x, where)
 
     def _is_whole(self, where: Tensor | None) -> bool:
-        """Whether these are all rows of the minibatch."""
+        """True if these are all rows of the minibatch."""
         return self._cut.trained is None and (where is None or where is self.__dict__.get("valid"))
 
     def __getattr__(self, name: str) -> Any:

@@ -1,7 +1,7 @@
 """Environments: E copies of one env, stepped together and written in place. Torch-free.
 
 A *team* is a set of agents that share spaces; a single-agent env is one team of one. Arrays of a team
-are `[E, A, ...]`. An episode's last observation is a row of its own (next-step autoreset): the step after
+are `[E, A, ...]`. An episode's last observation has a separate row (next-step autoreset): the step after
 the end ignores the actions, resets, and writes the first observation of the next episode.
 """
 
@@ -105,9 +105,9 @@ class EnvSpec:
     stats: tuple[str, ...] = ()
     """Numbers of a finished episode: `episode/<name>` in every log."""
     headline: tuple[str, ...] = ()
-    """Those of `stats` that a person follows: the table shows them, and `srl eval --cross-play` the first of them."""
+    """The main `stats`: the table shows them, and `srl eval --cross-play` shows the first of them."""
     labels: tuple[str, ...] = ()
-    """Those of `stats` that name an episode, such as its seed: they have no mean, and no log."""
+    """Those of `stats` that identify an episode, such as its seed: they are not averaged or logged."""
     fps: float = 30.0
     """Pictures a second at which a film of it is as fast as the real thing."""
 
@@ -167,7 +167,7 @@ class BatchEnv(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot render")
 
     def save(self) -> Tree | None:
-        """All that `load` needs to go on exactly; None: not saveable."""
+        """All that `load` needs to continue exactly; None: not saveable."""
         return None
 
     def load(self, saved: Tree) -> None:

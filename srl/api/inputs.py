@@ -26,7 +26,7 @@ def kind_of(leaf: Leaf) -> Kind:
 
 
 def is_picture(leaf: Leaf) -> bool:
-    """Whether a leaf is encoded by convolutions."""
+    """True if a leaf is encoded by convolutions."""
     return kind_of(leaf) in ("nature", "small")
 
 

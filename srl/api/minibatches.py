@@ -139,7 +139,7 @@ class Sequences:
             raise ValueError(f"slabs of {steps} rows with memory every {every} rows cannot be cut into {window}")
         self.batch, self.every = batch, every
         self.whole = window.rows == window.length and batch.valid.ndim == 2 and bool(batch.valid.all())
-        """Whether every row of every window is trained."""
+        """True if every row of every window is trained."""
         self.rows_each = (window.length or 1) * math.prod(batch.lead[2:])
         self.starts, self.before = torch.tensor(places, device=batch.valid.device).unbind(1)
 

@@ -19,7 +19,7 @@ from srl.core.spec import TreeSpec
 from srl.core.tree import Tree, leaves, map_tree
 
 Heads: TypeAlias = dict[str, Any]
-"""What a forward gives: "logits", "value", "q", ... and "memory" of a policy that remembers."""
+"""Outputs of a forward pass: "logits", "value", "q", ... and "memory" of a recurrent policy."""
 
 
 class Dist(Protocol):

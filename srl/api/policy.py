@@ -1,4 +1,4 @@
-"""Policies answer asks. Torch-free: a policy that learns is a `NeuralPolicy` (api/algorithm.py)."""
+"""Policies answer questions (`Ask`). Torch-free: a policy that learns is a `NeuralPolicy` (api/algorithm.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NoConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySpec:
-    """What a policy meets: one agent's row, and how many agents of an env it acts for."""
+    """Inputs and outputs of a policy: one agent's row, and the number of agents of an env that it acts for."""
 
     obs: TreeSpec
     action: ActionSpec

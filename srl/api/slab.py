@@ -55,7 +55,7 @@ class Window:
         return self.burn_in + (self.length or 1) + self.after
 
     def fits(self, steps: int) -> bool:
-        """Whether windows can be cut so that every row of a slab is trained once."""
+        """True if windows can be cut so that every row of a slab is trained once."""
         return steps % (self.length or 1) == 0 and self.rows <= steps
 
     def places(self, steps: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Transforms: what a buffer worker does to each slab before it goes on."""
+"""Transforms: changes that a buffer worker makes to each slab before passing it on."""
 
 from __future__ import annotations
 

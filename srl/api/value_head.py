@@ -1,4 +1,4 @@
-"""The last layer of a critic, which may speak on a scale of its own."""
+"""The last layer of a critic, optionally with normalized outputs."""
 
 from __future__ import annotations
 

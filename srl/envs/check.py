@@ -1,4 +1,4 @@
-"""The env checker: an env alone, with random actions, against everything that the engine relies on."""
+"""The env checker: runs an env alone with random actions and tests everything that the engine relies on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COPIES = 3
 
 @dataclass(frozen=True, slots=True)
 class GivenSeeds(Seeds):
-    """The first episode of copy `i` has the seed `root + i`: what an error names can be played again."""
+    """The first episode of copy `i` has the seed `root + i`, so that an error can be reproduced."""
 
     def seed(self, env: int, episode: int) -> int:
         return (self.root + self.first + env + 1_000_003 * episode) % 2**31
@@ -34,7 +34,7 @@ class GivenSeeds(Seeds):
 
 @dataclass(slots=True)
 class EnvReport:
-    """What the checker found. What would break a run is raised instead."""
+    """Findings of the checker. Problems that would break a run are raised instead."""
 
     spec: EnvSpec
     steps: int
@@ -59,7 +59,7 @@ class EnvReport:
 
 
 def check_env(component: Any, *, seed: int = 0, ticks: int = 200) -> EnvReport:
-    """Play, play again, play with other actions where they must not count. Raises what a run would stumble over."""
+    """Play, replay, and replay with other actions where actions must be ignored. Raises what would break a run."""
     name = _name(component)
 
     def make(root: int = seed) -> BatchEnv:
@@ -77,7 +77,7 @@ def check_env(component: Any, *, seed: int = 0, ticks: int = 200) -> EnvReport:
         "uses the actions of the step after an end, so it begins the next episode within the step that ends one",
         "next-step autoreset: the step after an end ignores the actions and writes the first observation (or use: gym)",
     )
-    report = EnvReport(first.env.spec, ticks, first.ends, _goes_on(make, name, first, ticks))
+    report = EnvReport(first.env.spec, ticks, first.ends, _continues(make, name, first, ticks))
     report.warnings += getattr(first.env, "warnings", [])
     if first.ends == 0:
         report.warnings.append(f"no episode ended in {ticks} ticks; resets were seen at the start only")
@@ -132,8 +132,8 @@ def _play(make: Callable[[], BatchEnv], name: str, ticks: int, *, other_at_reset
     return run
 
 
-def _goes_on(make: Callable[[], BatchEnv], name: str, run: _Run, ticks: int) -> bool:
-    """Whether the env can be saved; if so, a loaded copy must go on exactly."""
+def _continues(make: Callable[[], BatchEnv], name: str, run: _Run, ticks: int) -> bool:
+    """True if the env can be saved; a loaded copy must then continue exactly."""
     if run.saved is None:
         return False
     env = make()
@@ -168,7 +168,7 @@ def _difference(one: Tree, two: Tree) -> str | None:
 
 
 def _written(block: Block) -> Tree:
-    """A copy of all that counts in a block."""
+    """A copy of the meaningful parts of a block."""
     names = ("obs", "mask", "active", "reward", "terminated", "truncated")
     parts: dict[str, Any] = {}
     for team, part in block.teams.items():
@@ -186,7 +186,7 @@ def sample_actions(spec: EnvSpec, block: Block, rng: np.random.Generator) -> dic
 
 
 def _poison(block: Block) -> None:
-    """As the engine hands it over, with nan where the env must write."""
+    """A block as the engine passes it, with nan where the env must write."""
     renew(block)
     targets = [team.obs for team in block.teams.values()] + ([block.state] if block.state is not None else [])
     for target in targets:
@@ -221,7 +221,7 @@ def _sample(action: ActionSpec, mask: Tree | None, active: Array, rng: np.random
 
 
 def _choices(counts: tuple[int, ...], mask: Tree | None, active: Array, rng: np.random.Generator) -> Array:
-    """[E, A, entries] int64; where nothing is allowed, the first."""
+    """[E, A, entries] int64; the first where nothing is allowed."""
     columns, start = [], 0
     for number in counts:
         score = rng.random((*active.shape, number))
@@ -238,7 +238,7 @@ def _name(component: Any) -> str:
 
 
 def fits(spec: EnvSpec, block: Block, count: int) -> bool:
-    """Whether the rows of a block are those of the spec."""
+    """True if the rows of a block match the spec."""
     return all(
         spec_of(block.teams[name].obs) == lead(team.obs, count, len(team.agents)) for name, team in spec.teams.items()
     ) and (spec.state is None or spec_of(block.state) == lead(spec.state, count))

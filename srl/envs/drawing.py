@@ -1,4 +1,4 @@
-"""How MuJoCo draws where there is no display."""
+"""MuJoCo rendering without a display."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def choose_gl() -> None:
 
 
 def _reload_gl() -> None:
-    """MuJoCo reads MUJOCO_GL when it is imported: where it already is, it must read the variable again."""
+    """MuJoCo reads MUJOCO_GL when it is imported; if it was imported already, make it read the variable again."""
     if "mujoco" in sys.modules:
         gl = importlib.reload(importlib.import_module("mujoco.rendering.classic.gl_context"))
         sys.modules["mujoco"].GLContext = gl.GLContext  # type: ignore[attr-defined]
 
 
 def require_gl(*instead: Fact) -> None:
-    """Choose how to draw and draw one picture, so that a run fails now rather than at its first film.
+    """Choose a renderer and render one image, so that a run fails now rather than at its first video.
 
     `instead`: what else the user can do.
     """
@@ -48,7 +48,7 @@ def require_gl(*instead: Fact) -> None:
 
 
 def _failure() -> str:
-    """Why a picture of 8x8 cannot be drawn; empty if it can."""
+    """Why an 8x8 image cannot be rendered; empty if it can."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # GLFW warns, and fails later

@@ -1,4 +1,4 @@
-"""A made-up env: chosen step time, shapes, episode lengths, teams, deaths. Every row says which row it is."""
+"""A synthetic env with configurable step time, shapes, episode lengths, teams and deaths. Every row identifies itself."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FakeConfig:
 
 
 class FakeEnv(BatchEnv):
-    """Everything follows from (env, episode, step, agent), so that whoever receives a row can verify it."""
+    """Everything follows from (env, episode, step, agent), so that every receiver can verify a row."""
 
     Config: ClassVar[type] = FakeConfig
 
@@ -169,7 +169,7 @@ class FakeEnv(BatchEnv):
         out.stats[over, 1] = self._score[over]
 
     def _show(self, out: Block) -> None:
-        """The row t+1. An agent that just ended is shown once more: its last observation is a row of its own."""
+        """The row t+1. An agent that just ended is shown once more: its last observation has a separate row."""
         step = self._step[:, None]
         active = (step >= self._birth) & (step <= self._death)
         for name, slot in self._slots.items():
@@ -225,7 +225,7 @@ class FakeEnv(BatchEnv):
         return time.thread_time_ns() if self.config.clock == "cpu" else time.perf_counter_ns()
 
     def _spend(self, began: int) -> None:
-        """Neither sleeps nor yields: a sleep of microseconds is not one."""
+        """Busy-wait: sleeping cannot resolve microseconds."""
         until = began + int(self.config.step_us * 1000.0 * self.count)
         while self._now() < until:
             pass
@@ -247,5 +247,5 @@ def _wide(flags: Array, rows: Array) -> Array:
 
 
 def fields_of(obs: Array) -> dict[str, Array]:
-    """What the rows say about themselves: `[..., *obs]` -> name -> `[...]`, for flat observations."""
+    """Decode the identity of rows: `[..., *obs]` -> name -> `[...]`, for flat observations."""
     return {name: obs[..., column] for column, name in enumerate(FIELDS[: obs.shape[-1]])}

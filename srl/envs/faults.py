@@ -1,4 +1,4 @@
-"""What an env can do wrong, put into words: which copy, which episode, what was found, what to do."""
+"""Error messages about envs: which copy, which episode, what was found, what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Spot:
     """One step of one copy."""
 
     name: str
-    """How the user calls the env."""
+    """Name of the env for the user."""
     place: str
     """The worker, such as `actor/3`; may be empty."""
     env: int
@@ -29,7 +29,7 @@ class Spot:
 
     @property
     def alone(self) -> str:
-        """The command that shows it without a run."""
+        """The command that reproduces it without a run."""
         return f"srl check env {self.name} --seed {self.seed}"
 
 
@@ -49,17 +49,17 @@ def bad_step(spot: Spot, what: str, likely: str) -> UserError:
 
 
 def is_reward(reward: Any) -> bool:
-    """One finite number: a single nan makes all weights nan."""
+    """Require one finite number: a single nan would make all weights nan."""
     return np.shape(reward) == () and bool(np.isfinite(reward))
 
 
 def bad_reward(spot: Spot, reward: Any, whose: str = "") -> UserError:
-    """E05 for a reward that is none."""
+    """E05 for an invalid reward."""
     return bad_step(spot, f"returned the reward {reward!r}{whose}", "a reward is one finite number")
 
 
 def bad_answer(spot: Spot, answer: Any) -> UserError:
-    """E05 for a `step` that returns something else than gymnasium's five values."""
+    """E05 for a `step` that does not return gymnasium's five values."""
     found = f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
     old = " (before 0.26 it was four: `done` is now told apart)" if isinstance(answer, tuple) and len(answer) == 4 else ""
     return bad_step(spot, f"returned {found} from step()", f"return (observation, reward, terminated, truncated, info){old}")
@@ -86,7 +86,7 @@ def sizes(shape: tuple[int, ...]) -> str:
 
 
 def name_of(made: Any) -> str:
-    """How the user calls an env: what `srl check env` finds it by."""
+    """Name of an env for the user, as `srl check env` takes it."""
     if isinstance(made, str):
         return made
     try:

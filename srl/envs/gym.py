@@ -1,4 +1,4 @@
-"""Gymnasium envs: a hand loop over E copies that writes rows in place."""
+"""Gymnasium envs: a loop over E copies that writes rows in place."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class GymEnv(BatchEnv):
         self._tick = 0
         self._trusted = False
         self.warnings: list[str] = []
-        """What does no harm here, but is not as declared."""
+        """Warnings about harmless deviations from the declared spaces."""
 
     def reset(self, out: Block) -> None:
         team = out.teams[TEAM]
@@ -160,7 +160,7 @@ class GymEnv(BatchEnv):
         self._envs, self._steps = [], []
 
     def _is_simple(self) -> bool:
-        """Whether nothing is wrapped around envs whose memory is known."""
+        """True if the envs are known ones without wrappers, whose state can be saved."""
         from srl.envs.saving import is_classic
 
         return all(is_classic(env) and env.unwrapped is env for env in self._envs)
@@ -232,7 +232,7 @@ class GymEnv(BatchEnv):
         return float(info[key])
 
     def _look(self, env: int, row: Any, reward: Any, *, bounds: bool) -> None:
-        """What numpy would silently cast or broadcast is caught here, at the env that made it."""
+        """Catch what numpy would silently cast or broadcast, at the env that returned it."""
         value = row["observation"] if self._nested else row
         try:
             self._obs.check(value)
@@ -245,7 +245,7 @@ class GymEnv(BatchEnv):
             self.warnings.append(f"{self._spot(env)} left its declared bounds: {found}")
 
     def _look_again(self, env: int, answer: Any) -> None:
-        """Something raised: if that was because of what the env returned, say so. (What an earlier copy returned passes.)"""
+        """After an exception: raise a clearer error if this copy returned invalid values. (Earlier copies are not checked.)"""
         if answer is None:
             return
         if not isinstance(answer, tuple) or len(answer) != 5:
@@ -253,7 +253,7 @@ class GymEnv(BatchEnv):
         self._look(env, answer[0], answer[1], bounds=False)
 
     def _looks(self) -> tuple[bool, int]:
-        """Whether all rows of this tick are checked, and which one is otherwise."""
+        """Whether to check all rows of this tick, and the one row to check otherwise."""
         tick = self._tick
         self._tick += 1
         full = tick * self.count < self.config.checked
@@ -289,7 +289,7 @@ def _is_path(name: Any) -> bool:
 
 
 def _peeled(env: gymnasium.Env[Any, Any]) -> tuple[gymnasium.Env[Any, Any], int]:
-    """The env without the wrappers whose work is done here, and its time limit."""
+    """The env without the wrappers that this adapter replaces, and its time limit."""
     limit = _NEVER
     while type(env) in (TimeLimit, OrderEnforcing, PassiveEnvChecker):
         if isinstance(env, TimeLimit):
@@ -299,14 +299,14 @@ def _peeled(env: gymnasium.Env[Any, Any]) -> tuple[gymnasium.Env[Any, Any], int]
 
 
 class _Trusted(spaces.Discrete):
-    """Takes every action as its own: the asking alone is a fifth of a CartPole step."""
+    """Contains every action: the check alone takes a fifth of a CartPole step."""
 
     def contains(self, x: Any) -> bool:
         return True
 
 
 def _trust(env: gymnasium.Env[Any, Any]) -> None:
-    """After the checked rows, gymnasium's own small envs need no longer ask whether a policy knows its choices."""
+    """After the checked rows, let gymnasium's small envs skip their own action check."""
     space = env.action_space
     if type(env).__module__.startswith("gymnasium.envs.classic_control.") and type(space) is spaces.Discrete:
         env.action_space = _Trusted(space.n, start=space.start)

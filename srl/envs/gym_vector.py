@@ -1,4 +1,4 @@
-"""Envs that step their own copies at once, such as gymnasium's CartPoleVectorEnv."""
+"""Envs that step all their copies at once, such as gymnasium's CartPoleVectorEnv."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GymVectorConfig:
 
 
 class GymVectorEnv(BatchEnv):
-    """An env that steps its own E copies at once, such as gymnasium's CartPoleVectorEnv. One seed for all copies."""
+    """An env that steps all its E copies at once, such as gymnasium's CartPoleVectorEnv. One seed for all copies."""
 
     Config: ClassVar[type] = GymVectorConfig
     _srl_place = ""
@@ -136,7 +136,7 @@ class GymVectorEnv(BatchEnv):
         if mode is AutoresetMode.SAME_STEP:
             raise UserError(
                 f"env '{self.name}' begins the next episode within the step that ends one",
-                ("expected", "metadata['autoreset_mode'] NEXT_STEP or DISABLED: the last observation is a row of its own"),
+                ("expected", "metadata['autoreset_mode'] NEXT_STEP or DISABLED, since the last observation needs a separate row"),
                 ("try", "args: {autoreset_mode: NextStep}, if the env has it, or use: gym"),
             )
         return mode
@@ -162,20 +162,20 @@ class GymVectorEnv(BatchEnv):
 
 
 class _Trusted(spaces.MultiDiscrete):
-    """Takes every action as its own: the asking alone is a sixth of a step of 64 CartPoles."""
+    """Contains every action: the check alone takes a sixth of a step of 64 CartPoles."""
 
     def contains(self, x: Any) -> bool:
         return True
 
 
 def _trust(env: Any) -> None:
-    """After the checked ticks, gymnasium's own env need no longer ask whether a policy knows its choices."""
+    """After the checked ticks, let gymnasium's env skip its own action check."""
     if _is_cartpole(env) and type(env.action_space) is spaces.MultiDiscrete:
         env.action_space = _Trusted(env.action_space.nvec)
 
 
 def _is_cartpole(env: Any) -> bool:
-    """The one vectorised env whose memory is known."""
+    """The only vectorized env whose state can be saved."""
     return type(env).__name__ == "CartPoleVectorEnv" and env.state is not None
 
 

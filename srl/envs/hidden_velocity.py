@@ -1,4 +1,4 @@
-"""CartPole that shows positions only: what its velocities are, a policy must remember."""
+"""CartPole that observes positions only: a policy must infer the velocities from past observations."""
 
 from __future__ import annotations
 

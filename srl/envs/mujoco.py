@@ -1,4 +1,4 @@
-"""MuJoCo tasks on `mujoco.batch`: E simulations step in one call, everything else is arrays."""
+"""MuJoCo tasks on `mujoco.batch`: one call steps E simulations; everything else works on arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MujocoConfig:
 
 
 class MujocoEnv(BatchEnv):
-    """The same episodes as gymnasium's env of that name gives for the same seeds and actions."""
+    """Reproduces the episodes of gymnasium's env of that name for the same seeds and actions."""
 
     Config: ClassVar[type] = MujocoConfig
 
@@ -151,7 +151,7 @@ class MujocoEnv(BatchEnv):
             self._task.place[...] = now
 
     def _pull_forces(self) -> None:
-        """External forces are not part of a step: gymnasium asks for them after each, and so do we."""
+        """External forces are not part of a step: as in gymnasium, they are computed after each one."""
         for env in range(self.count):
             self._batch.get_data(env, self._scratch)
             self._mujoco.mj_rnePostConstraint(self._batch.model, self._scratch)
@@ -165,7 +165,7 @@ class MujocoEnv(BatchEnv):
 
 
 def plays(name: str, args: Mapping[str, Any]) -> bool:
-    """Whether a gymnasium id with these settings can be played here; other settings go to gymnasium's own env."""
+    """True if this env supports the gymnasium id with these settings; otherwise gymnasium's own env is used."""
     if name not in TASKS or not _has_batch():
         return False
     known = {one.name for kind in (MujocoConfig, TASKS[name].Settings) for one in fields(kind)}
@@ -174,13 +174,13 @@ def plays(name: str, args: Mapping[str, Any]) -> bool:
 
 
 def _has_batch() -> bool:
-    """Whether this MuJoCo steps batches, without importing it: MUJOCO_GL may not be chosen yet."""
+    """True if this MuJoCo version steps batches. Does not import it: MUJOCO_GL may not be set yet."""
     spec = importlib.util.find_spec("mujoco")
     return spec is not None and any((Path(folder) / "batch.py").is_file() for folder in spec.submodule_search_locations or ())
 
 
 def _model(mujoco: Any, file: str) -> Any:
-    """Gymnasium's model; old words in its XML are no concern of the user, nor of a MUJOCO_LOG.TXT in the working folder."""
+    """Gymnasium's model, without the deprecation warnings about its XML and without a MUJOCO_LOG.TXT in the working folder."""
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda text: None)
     try:

@@ -1,4 +1,4 @@
-"""Gymnasium's tasks v5 that stand still, with its settings and numbers: pendulums, reacher, pusher."""
+"""Gymnasium's v5 tasks with a fixed base, with its settings and constants: pendulums, reacher, pusher."""
 
 from __future__ import annotations
 

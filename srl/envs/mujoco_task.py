@@ -1,4 +1,4 @@
-"""A MuJoCo task on arrays of simulations: starts, observations, rewards, ends. No gymnasium, no physics."""
+"""A MuJoCo task on arrays of simulations: resets, observations, rewards, terminations. No gymnasium, no physics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from srl.core.tree import Array
 
 @dataclass(frozen=True, kw_only=True)
 class NoSettings:
-    """A task with nothing to choose."""
+    """A task without settings."""
 
 
 class Task(ABC):
@@ -23,7 +23,7 @@ class Task(ABC):
     frame_skip: ClassVar[int]
     limit: ClassVar[int] = 1000
     contacts: ClassVar[bool] = False
-    """Needs external forces after the step, which takes the simulations one by one."""
+    """The task needs external forces after the step, which are computed one simulation at a time."""
     Settings: ClassVar[type] = NoSettings
 
     def __init__(self, settings: Any, batch: Any) -> None:
@@ -36,7 +36,7 @@ class Task(ABC):
         self.forces: Array = np.zeros((batch.nsim, self.model.nbody, 6))
         """External forces on each body; zero after a reset, as in gymnasium."""
         self.place: Array = np.zeros((batch.nsim, 2))
-        """Where each copy was before the step."""
+        """Position of each copy before the step."""
 
     @abstractmethod
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -51,7 +51,7 @@ class Task(ABC):
         """[E] of the step from `place` to now."""
 
     def terminated(self) -> Array | None:
-        """[E], or None for tasks that only run out of time."""
+        """[E], or None for tasks that end only by the time limit."""
         return None
 
     def where(self) -> Array | None:

@@ -1,4 +1,4 @@
-"""Which MuJoCo tasks there are, by gymnasium's ids."""
+"""The MuJoCo tasks by gymnasium id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gymnasium's locomotion tasks v5, with its settings and numbers: cheetah, swimmer, hopper, walker, ant, humanoids."""
+"""Gymnasium's v5 locomotion tasks, with its settings and constants: cheetah, swimmer, hopper, walker, ant, humanoids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HalfCheetah(Task):
     file, frame_skip = "half_cheetah.xml", 5
     Settings: ClassVar[type] = CheetahSettings
     skipped = 1
-    """Columns of qpos that say where it is; left out by default."""
+    """Columns of qpos with the position; excluded by default."""
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
         scale = self.settings.reset_noise_scale
@@ -170,7 +170,7 @@ class Ant(HalfCheetah):
 
 @dataclass(frozen=True, kw_only=True)
 class BodySettings:
-    """What an observation of a humanoid holds."""
+    """Parts of a humanoid's observation."""
 
     ctrl_cost_weight: float = 0.1
     reset_noise_scale: float = 1e-2

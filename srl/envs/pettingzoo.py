@@ -53,11 +53,11 @@ class _Team:
     mask_from: str
     """"", "info" or "obs"."""
     late: bool
-    """None of them was there at the first reset, where masks are looked for."""
+    """True if no agent of the team was present at the first reset, where masks are detected."""
 
 
 class PettingZooEnv(BatchEnv):
-    """E copies of a ParallelEnv. An agent that is gone has rows of zeros and is not active."""
+    """E copies of a ParallelEnv. An absent agent has rows of zeros and is not active."""
 
     Config: ClassVar[type] = PettingZooConfig
     _srl_place = ""
@@ -135,7 +135,7 @@ class PettingZooEnv(BatchEnv):
         self._finished[env].clear()
         self._seed[env] = self.seeds.seed(env, self._episode[env])
         rows, infos = self._answer(env, self._envs[env].reset(seed=self._seed[env]))
-        self._nobody_left(env, set(rows), rows)
+        self._check_none_lost(env, set(rows), rows)
         self._show(env, rows, infos, out, look=True)
 
     def _advance(self, env: int, chosen: Mapping[str, Any], out: Block, *, look: bool) -> None:
@@ -163,7 +163,7 @@ class PettingZooEnv(BatchEnv):
         ended = {agent for agent in alive | set(rows) if terminated.get(agent) or truncated.get(agent)}
         # who comes with its end was never there: it has no row that could be cut
         rows = {agent: row for agent, row in rows.items() if agent in alive or agent not in ended}
-        self._nobody_left(env, (alive | set(rows)) - ended - self._finished[env], rows)
+        self._check_none_lost(env, (alive | set(rows)) - ended - self._finished[env], rows)
         self._show(env, rows, infos, out, look=look)
         self._finished[env] |= ended & alive
         if all(agent in self._finished[env] for agent in one.agents):
@@ -171,7 +171,7 @@ class PettingZooEnv(BatchEnv):
             self._write_stats(env, infos, out)
 
     def _show(self, env: int, rows: Mapping[Any, Any], infos: Mapping[Any, Any], out: Block, *, look: bool) -> None:
-        """Row t+1 of every agent that is there; those that end with this step are shown a last time."""
+        """Row t+1 of every present agent; agents that end with this step are shown a last time."""
         for name, team in self._teams.items():
             block = out.teams[name]
             obs = map_tree(lambda leaf: leaf[env], block.obs)
@@ -205,10 +205,10 @@ class PettingZooEnv(BatchEnv):
         team.actions.write_mask(mask, column, value)
 
     def _unexpected_mask(self, env: int, agent: Any, team: _Team) -> None:
-        """A mask that is left lets the policy choose what is not allowed."""
+        """An ignored mask would let the policy choose forbidden actions."""
         if self.config.mask is False or isinstance(team.actions, BoxActions):
             return
-        found = "nobody of its team was there" if team.late else "its team gave none"
+        found = "no agent of its team was present" if team.late else "its team gave none"
         remedy = "env.mask=true takes it" if team.late else "give masks with every reset too"
         raise UserError(
             f"{self._spot(env)} gave agent '{agent}' an info['action_mask']",
@@ -234,8 +234,8 @@ class PettingZooEnv(BatchEnv):
             key = (str(agent), *fault.key)
             raise bad_observation(self._spot(env), key, fault.expected, fault.found, fault.likely) from None
 
-    def _nobody_left(self, env: int, there: set[Any], rows: Mapping[Any, Any]) -> None:
-        """Who is there without an end is observed, and stays in `agents`."""
+    def _check_none_lost(self, env: int, there: set[Any], rows: Mapping[Any, Any]) -> None:
+        """An agent that has not ended must be observed and stay in `agents`."""
         if missing := there - (rows.keys() & set(self._envs[env].agents)):
             names = ", ".join(sorted(map(str, missing)))
             likely = "set terminated or truncated in the step that takes it out of `agents`, and give its last observation"
@@ -278,7 +278,7 @@ class PettingZooEnv(BatchEnv):
 
 
 def _teams(env: Any) -> dict[str, tuple[Any, ...]]:
-    """Agents whose names differ by a number only, and whose spaces are equal, are a team."""
+    """Agents form a team if their names differ only by a number and their spaces are equal."""
     groups: list[tuple[str, Any, Any, list[Any]]] = []
     for agent in env.possible_agents:
         prefix = re.sub(r"[_-]?\d+$", "", str(agent)) or "agent"
@@ -297,7 +297,7 @@ def _teams(env: Any) -> dict[str, tuple[Any, ...]]:
 
 
 def _given_teams(env: Any, patterns: Mapping[str, tuple[str, ...]], name: str) -> dict[str, tuple[Any, ...]]:
-    """Every agent goes to the first team that has a pattern for it."""
+    """Every agent goes to the first team with a matching pattern."""
     teams: dict[str, list[Any]] = {team: [] for team in patterns}
     for agent in env.possible_agents:
         team = next((team for team, globs in patterns.items() if _fits(agent, globs)), None)
@@ -310,7 +310,7 @@ def _given_teams(env: Any, patterns: Mapping[str, tuple[str, ...]], name: str) -
         teams[team].append(agent)
     for team, members in teams.items():
         if not members:
-            raise _nobody_fits(env, team, patterns[team], name)
+            raise _no_agent_matches(env, team, patterns[team], name)
         _refuse_unequal(env, team, members)
     return {team: tuple(members) for team, members in teams.items()}
 
@@ -319,15 +319,15 @@ def _fits(agent: Any, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(str(agent), pattern) for pattern in patterns)
 
 
-def _nobody_fits(env: Any, team: str, patterns: tuple[str, ...], name: str) -> UserError:
+def _no_agent_matches(env: Any, team: str, patterns: tuple[str, ...], name: str) -> UserError:
     agents = [str(agent) for agent in env.possible_agents]
     taken = [agent for agent in agents if _fits(agent, patterns)]
     near = None if taken else next(filter(None, (nearest(pattern, agents) for pattern in patterns)), None)
     return UserError(
-        f"no agent of env '{name}' comes to team '{team}'",
+        f"no agent of env '{name}' is left for team '{team}'",
         ("found", f"earlier teams take {', '.join(taken)}" if taken else f"the agents of the env: {', '.join(agents)}"),
         *([("did you mean", near)] if near else []),
-        ("try", "put it before them: the first team that fits an agent counts" if taken else "leave it out, or correct it"),
+        ("try", "list it before them: each agent goes to the first team that matches" if taken else "remove or correct it"),
     )
 
 

@@ -1,4 +1,4 @@
-"""From what a file says to a BatchEnv: registered names, gymnasium ids, paths to classes and functions."""
+"""Make a BatchEnv from its setting: a registered name, a gymnasium id, or a path to a class or function."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _target(use: Any, args: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _adapted(found: Any, args: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A BatchEnv as it is; what makes a gymnasium env or a PettingZoo ParallelEnv behind its adapter."""
+    """A BatchEnv unchanged; a gymnasium env or PettingZoo ParallelEnv behind its adapter."""
     if isinstance(found, type) and issubclass(found, BatchEnv):
         return found, args
     split = _split(args)
@@ -113,7 +113,7 @@ def _split(args: Mapping[str, Any], ours: tuple[str, ...] = _OURS) -> dict[str, 
 
 
 def _is_gym_id(name: str) -> bool:
-    """Whether gymnasium knows it; `module:Name-v0` imports the module first, as gymnasium does."""
+    """True if gymnasium knows it; `module:Name-v0` imports the module first, as gymnasium does."""
     import gymnasium
 
     _import_family(name)
@@ -134,7 +134,7 @@ def _import_family(name: str) -> None:
 
 
 def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
-    """Whether the batched MuJoCo env plays this very task with these settings."""
+    """True if the batched MuJoCo env implements this task with these settings."""
     import gymnasium
 
     registered = gymnasium.registry.get(name)
@@ -146,7 +146,7 @@ def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
 
 
 def _is_parallel(found: Any, args: Mapping[str, Any]) -> bool:
-    """Whether a class or a function makes PettingZoo ParallelEnvs. A function that does not say so is tried."""
+    """True if a class or function makes PettingZoo ParallelEnvs. A function without a return annotation is called to find out."""
     kind = found if isinstance(found, type) else inspect.signature(found).return_annotation if callable(found) else None
     if isinstance(kind, str):
         return "ParallelEnv" in kind

@@ -12,7 +12,7 @@ _WORD = 0xFFFFFFFFFFFFFFFF
 
 
 def pack_rng(rng: np.random.Generator) -> Array:
-    """Six words that are the whole state of a PCG64 generator."""
+    """The state of a PCG64 generator as six integers."""
     state: Any = rng.bit_generator.state
     if state["bit_generator"] != "PCG64":
         raise ValueError(f"only PCG64 generators can be saved, not {state['bit_generator']}")
@@ -35,12 +35,12 @@ def unpack_rng(words: Array) -> np.random.Generator:
 
 
 def is_classic(env: Any) -> bool:
-    """Whether all that an unwrapped env remembers is its `state`."""
+    """True if `state` is the complete state of the unwrapped env."""
     return type(env).__module__.startswith("gymnasium.envs.classic_control.") and hasattr(env, "state")
 
 
 def pack_classic(env: Any) -> dict[str, Array]:
-    """What a classic-control env remembers between steps."""
+    """The state of a classic-control env between steps."""
     beyond = getattr(env, "steps_beyond_terminated", None)
     return {
         "state": np.array(env.state, np.float64),
@@ -51,7 +51,7 @@ def pack_classic(env: Any) -> dict[str, Array]:
 
 
 def unpack_classic(env: Any, saved: dict[str, Array]) -> None:
-    """Put back what `pack_classic` saved."""
+    """Restore what `pack_classic` saved."""
     state = np.array(saved["state"])
     kind = int(saved["kind"])
     env.state = tuple(state) if kind == 2 else state.astype(np.float32 if kind == 1 else np.float64)
@@ -62,7 +62,7 @@ def unpack_classic(env: Any, saved: dict[str, Array]) -> None:
 
 
 def _kind(state: Any) -> int:
-    """Whether the state is a float64 array, a float32 array or a tuple: the type decides how it rounds."""
+    """The type of the state: a float64 array, a float32 array or a tuple. It decides how values round."""
     if isinstance(state, tuple):
         return 2
     return 1 if np.asarray(state).dtype == np.float32 else 0

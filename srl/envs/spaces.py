@@ -38,14 +38,14 @@ class Obs(ABC):
 
     @abstractmethod
     def write_all(self, target: Tree, values: Any) -> None:
-        """`target[...] = values`, as gymnasium's vectorised envs batch them."""
+        """`target[...] = values`, as gymnasium's vectorized envs batch them."""
 
     @abstractmethod
     def check(self, value: Any, key: tuple[str, ...] = ()) -> None:
         """Raise a Fault if shape or kind of one value are wrong, or if it holds nan."""
 
     def outside(self, value: Any, key: tuple[str, ...] = ()) -> Fault | None:
-        """A checked value that leaves the declared bounds: harmless to us, worth a warning."""
+        """Warn about a checked value outside the declared bounds, which is harmless here."""
         return None
 
 
@@ -91,7 +91,7 @@ class BoxObs(Obs):
 
 
 class OneHotObs(Obs):
-    """Discrete and MultiDiscrete: one column per choice, since a number has no meaning of its own."""
+    """Discrete and MultiDiscrete: one column per choice, since the numbers are only labels."""
 
     def __init__(self, counts: Array, start: Array) -> None:
         self.counts = counts.ravel().astype(np.int64)
@@ -194,13 +194,13 @@ def obs_of(space: spaces.Space[Any], name: str = "env") -> Obs:
 
 
 class Actions(ABC):
-    """How rows of actions become what an env of one space wants."""
+    """Convert rows of actions to values of one action space."""
 
     spec: ActionSpec
 
     @abstractmethod
     def batch(self, rows: Tree) -> Any:
-        """`[E, ...]` rows as gymnasium's vectorised envs take them; never a view of the rows."""
+        """`[E, ...]` rows as gymnasium's vectorized envs take them; never a view of the rows."""
 
     def split(self, rows: Tree) -> Sequence[Any]:
         """One action for each row."""
@@ -208,7 +208,7 @@ class Actions(ABC):
 
     @abstractmethod
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
-        """Write the mask of one row; gymnasium's `sample(mask)` forms and flat arrays are both taken."""
+        """Write the mask of one row; gymnasium's `sample(mask)` forms and flat arrays are both accepted."""
 
 
 class DiscreteActions(Actions):
@@ -278,7 +278,7 @@ class BoxActions(Actions):
         return list(taken) if self.shape else [taken[i : i + 1].reshape(()) for i in range(len(taken))]
 
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
-        """A Box has none."""
+        """A Box has no mask."""
 
 
 class DictActions(Actions):
@@ -305,7 +305,7 @@ class DictActions(Actions):
 
 
 def actions_of(space: spaces.Space[Any], name: str = "env") -> Actions:
-    """How to take the actions of a space."""
+    """How to read the actions of a space."""
     if isinstance(space, spaces.Discrete):
         return DiscreteActions(space)
     if isinstance(space, spaces.MultiDiscrete):

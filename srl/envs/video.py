@@ -1,4 +1,4 @@
-"""Frames to a file a person can watch: mp4 (imageio-ffmpeg), else an animated GIF or a strip of pictures (Pillow)."""
+"""Write frames to a video file: mp4 (imageio-ffmpeg), else an animated GIF or a strip of images (Pillow)."""
 
 from __future__ import annotations
 

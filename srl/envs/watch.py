@@ -1,4 +1,4 @@
-"""The first ticks of an env that writes its rows itself: what is wrong is raised where it was made."""
+"""Checks of the first ticks of a BatchEnv, so that invalid rows raise at their source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from srl.envs.faults import Spot, bad_observation, bad_step
 
 
 def watch(env: BatchEnv, name: str, ticks: int = 100, place: str = "") -> BatchEnv:
-    """Check the first `ticks` blocks of this env, and nothing after: the check then takes itself away."""
+    """Check the first `ticks` blocks of this env; the check then removes itself."""
     watcher = Watcher(env.count, env.seeds, name, place)
     inner_reset, inner_step = env.reset, env.step
 
@@ -48,7 +48,7 @@ class Watcher:
         self._valid: dict[str, Array] = {}
 
     def began(self, out: Block, leaf_ids: Mapping[str, int]) -> None:
-        """`reset` has written."""
+        """Check the rows that `reset` wrote."""
         self._episode += 1
         self._step[:] = 0
         self.over[:] = False
@@ -59,7 +59,7 @@ class Watcher:
         self._somebody(out, np.ones(len(self.over), bool))
 
     def stepped(self, out: Block, leaf_ids: Mapping[str, int]) -> None:
-        """`step` has written."""
+        """Check the rows that `step` wrote."""
         self.ticks += 1
         fresh = self.over.copy()
         self._episode[fresh] += 1
@@ -133,7 +133,7 @@ class Watcher:
 
 
 def identities(out: Block) -> dict[str, int]:
-    """Which arrays a block consists of."""
+    """The arrays of a block."""
     found: dict[str, Any] = {}
     for team, block in out.teams.items():
         parts = {"obs": block.obs, "active": block.active, "reward": block.reward}

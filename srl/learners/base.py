@@ -1,4 +1,4 @@
-"""What a learner is: it drives one algorithm on its devices. Trainers know this protocol and nothing behind it."""
+"""The learner protocol: a learner runs one algorithm on its devices. Trainers use only this protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Groups: TypeAlias = "dict[str, dict[str, Array]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is to be learned, and from what."""
+    """The arguments of a learner: algorithm, policy, batch sizes, device."""
 
     algorithm: type[Algorithm]
     config: Any
@@ -33,7 +33,7 @@ class Task:
     device: str = "cpu"
     threads: int = 1
     weights: Mapping[str, Array] | None = None
-    """What the policy starts with; layers that are not named stay as they are initialised."""
+    """Initial weights of the policy; layers that are not included keep their random initialization."""
     between: Callable[[], None] | None = None
     """Called between two minibatches: the trainer reads its messages then."""
 
@@ -56,7 +56,7 @@ class Learner(Protocol):
         ...
 
     def resumable(self) -> bool:
-        """Whether a checkpoint may be taken now."""
+        """True if a checkpoint can be taken now."""
         ...
 
     def state(self) -> tuple[Groups, dict[str, Any]]:

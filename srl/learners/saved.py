@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of an algorithm beside its policy: all that it holds, or an error that names what cannot be kept."""
+"""Checkpoint state of an algorithm besides its policy: everything it holds, or an error that names what cannot be saved."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Saved:
             yield from ((path, leaf) for path, leaf in _walk(value, name) if isinstance(leaf, torch.optim.Optimizer))
 
     def _refuse_what_changed(self) -> None:
-        """What a fresh process could not take back."""
+        """State that a new process could not restore."""
         if made := sorted(set(self._networks()) - self._modules):
             raise _refused(made[0].partition(".")[0], "was made in `update`, so a resume would not have it", "`setup`")
         for name, one in self._tensors().items():

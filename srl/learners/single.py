@@ -82,7 +82,7 @@ class SingleLearner:
         return self._host_params
 
     def resumable(self) -> bool:
-        """Whether a checkpoint may be taken now."""
+        """True if a checkpoint can be taken now."""
         return self.algorithm.resumable()
 
     def state(self) -> tuple[Groups, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The usual actor-critic: towers over vectors, a convolutional encoder over pictures, heads for every action spec."""
+"""The usual actor-critic: towers over vectors, a convolutional encoder over images, heads for every action spec."""
 
 from __future__ import annotations
 

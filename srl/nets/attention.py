@@ -1,4 +1,4 @@
-"""Self-attention among the few entities of one row, some of which are hidden. Made for many rows of few entities."""
+"""Masked self-attention among the entities of a row. Optimized for many rows of few entities."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EntityAttention(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor, seen: Tensor) -> Tensor:
-        """Entities `[R, E, width]`, of which those in `seen` `[R, E]` are looked at, at least one."""
+        """Entities `[R, E, width]`, attending to those in `seen` `[R, E]`, at least one."""
         rows, number, width = x.shape
         qkv = product(self.before(x), self.qkv.weight, self.qkv.bias, half=self.bf16).view(rows, number, 3, width)
         out = product(attend(qkv, seen, self.heads), self.out.weight, self.out.bias, half=self.bf16)
@@ -109,7 +109,7 @@ class _ProductsNode(torch.autograd.Function):
 
 
 class _PairsNode(torch.autograd.Function):
-    """Blocks of rows, entities first; sums over heads are thin products, which numpy is quick at."""
+    """Blocks of rows, entities first; sums over heads are thin products, which are fast in numpy."""
 
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, seen: Tensor, heads: int) -> Tensor:

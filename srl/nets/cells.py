@@ -99,7 +99,7 @@ class Gru(Cell):
 
 
 class Forgetful(Cell):
-    """No memory: a layer of the same width in the place of a cell, to see what a memory is worth."""
+    """No recurrence: a layer of the same width in place of a cell, as an ablation."""
 
     GATES = 1
     PARTS = 0
@@ -129,7 +129,7 @@ def run_cell(
 
 
 class Pool:
-    """Passes of one cell that nobody uses at the moment: their memory is used again."""
+    """A pool of idle passes of one cell, so that their buffers are reused."""
 
     def __init__(self, kind: type[Pass], inputs: int, width: int, *, half: bool) -> None:
         self._made = (kind, inputs, width)

@@ -1,4 +1,4 @@
-"""Distributions over actions, as few operations as they need. Noise comes from the rng that is handed in."""
+"""Action distributions with few operations. Noise comes from the given rng."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Categorical:
         return self.log_chance.movedim(0, -1)
 
     def sample(self, rng: Rng) -> Tensor:
-        """By the inverse of the distribution function: one uniform number a row."""
+        """Inverse transform sampling: one uniform number per row."""
         uniform = _noise(rng.uniform(1), self.logits)[..., 0]
         upto = self.log_chance.exp().cumsum(0)
         return (upto[:-1] <= uniform * upto[-1]).sum(0)
@@ -115,7 +115,7 @@ class Bernoulli:
 
 
 class Gaussian:
-    """Independent normal numbers with a deviation of their own; never clipped here, the actor does that."""
+    """Independent normals with individual deviations; the actor clips samples, not this class."""
 
     def __init__(self, mean: Tensor, log_std: Tensor, shape: tuple[int, ...]) -> None:
         self.mean = mean

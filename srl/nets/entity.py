@@ -1,4 +1,4 @@
-"""The network of hide-and-seek (Baker et al. 2020): entities of several kinds, attention, memory, a critic that sees all."""
+"""The hide-and-seek network (Baker et al. 2020): entities of several kinds, attention, a recurrent cell, an omniscient critic."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZES = {"small": (64, 128, 128, 4), "full": (128, 256, 256, 4)}
 
 @dataclass(frozen=True, kw_only=True)
 class EntityConfig:
-    """Sizes, and which observations are what."""
+    """Sizes, and the roles of the observations."""
 
     size: Literal["small", "full"] = option("small", "small: widths 64/128/128; full: 128/256/256 as in the paper")
     embed: int | None = option(None, "width of entity embeddings; null: by size", low=1, high=WIDEST)
@@ -174,7 +174,7 @@ class Tower(nn.Module):
         return self.norms[2](y), after
 
     def _embed(self, known: Tensor, lists: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The agent, and all entities with it in front: what is known enters every kind's layer by one product."""
+        """The agent, and all entities with the agent's features prepended; one product per kind."""
         layers: list[Any] = [self.kinds[kind] for kind in lists]
         sizes = [leaf.shape[-1] for leaf in lists.values()]
         weights = [self.own.weight, *(layer.weight[:, size:] for layer, size in zip(layers, sizes, strict=True))]
@@ -189,7 +189,7 @@ class Tower(nn.Module):
 
 
 class _Layout:
-    """Which leaves of an observation are what."""
+    """Roles of the leaves of an observation."""
 
     def __init__(self, config: EntityConfig, spec: PolicySpec) -> None:
         if not isinstance(spec.obs, dict) or any(not isinstance(leaf, Leaf) for leaf in spec.obs.values()):

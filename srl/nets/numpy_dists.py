@@ -1,4 +1,4 @@
-"""Sampling in numpy, with the noise and the choices of `dists`. Heads stand features first, `[k, N]`."""
+"""Sampling in numpy, with the same noise and actions as `dists`. Heads are stored features first, `[k, N]`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Categorical:
         self._rows = np.arange(0)
 
     def spread(self, log_std: Array) -> None:
-        """Choices have none."""
+        """Discrete actions have no deviation."""
 
     def draw(self, heads: Array, mask: Any, rng: Rng | None) -> tuple[Array, Array]:
         if mask is not None:
@@ -91,7 +91,7 @@ class _MultiCategorical:
         self._parts = [(slice(low, high), _Categorical()) for low, high in pairwise(edges)]
 
     def spread(self, log_std: Array) -> None:
-        """Choices have none."""
+        """Discrete actions have no deviation."""
 
     def draw(self, heads: Array, mask: Any, rng: Rng | None) -> tuple[Array, Array]:
         actions, log_probs = zip(
@@ -102,7 +102,7 @@ class _MultiCategorical:
 
 class _Bernoulli:
     def spread(self, log_std: Array) -> None:
-        """Bits have none."""
+        """Bits have no deviation."""
 
     def draw(self, heads: Array, mask: Any, rng: Rng | None) -> tuple[Array, Array]:
         if mask is not None:

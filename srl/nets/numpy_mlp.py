@@ -20,7 +20,7 @@ from srl.core.tree import Array, Tree, leaves
 from srl.nets.numpy_dists import Sampler, make_sampler
 
 BLOCK = 128
-"""Rows that pass through the layers together: what lies between two of them stays in the second cache."""
+"""Rows processed together, so that intermediate results stay in the L2 cache."""
 
 Buffers = tuple[Array, list[Array], list[Array]]
 
@@ -31,7 +31,7 @@ _MOST = 1 << 28
 
 
 def check_weights(setting: str, widths: Sequence[int]) -> None:
-    """Refuse layers that no machine could build, before anything tries to."""
+    """Reject layers that are too large for any machine before they are built."""
     if (weights := sum(a * b for a, b in itertools.pairwise(widths))) > _MOST:
         raise SettingError(setting, f"must not make more than {_MOST:,} weights, and {list(widths)} makes {weights:,}")
 
@@ -53,12 +53,12 @@ class ActorCriticConfig:
 
 
 LIMIT = 10.0
-"""Normalised inputs are clipped to this many deviations."""
+"""Normalized inputs are clipped to this many standard deviations."""
 
 
 class MLPPolicy:
-    """Features stand before rows, so that each tower is one block of memory. The first layers of both towers are one product,
-    the heads too; nothing large is allocated after the first block."""
+    """Arrays are stored features first, so that each tower is one contiguous block. The first layers of both towers are one
+    product, and so are the heads. Nothing large is allocated after the first block."""
 
     memory: TreeSpec = {}
     bounds: ClassVar[Bounds] = "clip"
@@ -130,7 +130,7 @@ class MLPPolicy:
         return heads
 
     def _hidden(self, vectors: list[Array], part: slice) -> Array:
-        """What the heads are made of, `[features, rows]`."""
+        """The inputs of the heads, `[features, rows]`."""
         inputs, hidden, biases = self._buffers.get(part.stop - part.start) or self._allocate(part.stop - part.start)
         self._read(vectors, part, inputs[:-1])
         if not hidden:

@@ -1,4 +1,4 @@
-"""Products of matrices: exact, or rounded to bfloat16 if that is asked for (docs/decisions/0013, 0018)."""
+"""Matrix products: in float32, or with inputs rounded to bfloat16 (docs/decisions/0013, 0018)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 LARGE = 4_000_000
-"""So many multiply-adds are worth the call of another library."""
+"""Products with at least this many multiply-adds go to oneDNN."""
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, half: bool = False) -> Tensor:
-    """`x @ weight.T + bias`; with `half` the numbers that are multiplied are rounded, sums are not."""
+    """`x @ weight.T + bias`; with `half` the factors are rounded to bfloat16, sums are not."""
     if not half and (not runs_in_numpy(x) or not is_for_onednn(x, x.numel() * weight.shape[0])):
         return nn.functional.linear(x, weight, bias)
     node: Any = _HalfNode if half else _OneDnnNode
@@ -39,7 +39,7 @@ def mm(one: Tensor, two: Tensor, *, half: bool = False, out: Tensor | None = Non
 
 
 def runs_in_numpy(x: Tensor) -> bool:
-    """Whether nodes that work in numpy take this: full precision on CPU, and nobody traces or compiles."""
+    """True if the numpy nodes can be used: float32 on CPU, outside tracing, compilation and autocast."""
     return (
         x.device.type == "cpu"
         and x.dtype == torch.float32
@@ -50,7 +50,7 @@ def runs_in_numpy(x: Tensor) -> bool:
 
 
 def is_for_onednn(x: Tensor, multiply_adds: int) -> bool:
-    """Whether a product of this size is left to oneDNN."""
+    """True if a product of this size goes to oneDNN."""
     return _MKL_IS_NARROW and multiply_adds >= LARGE and x.dtype == torch.float32 and x.device.type == "cpu"
 
 
@@ -100,7 +100,7 @@ def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _whole(x: Tensor) -> Tensor:
-    """Rows or columns without gaps: with gaps oneDNN takes its slow path."""
+    """Make rows or columns contiguous: otherwise oneDNN takes a slow path."""
     return x if x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous()) else x.contiguous()
 
 

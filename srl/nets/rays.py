@@ -1,4 +1,4 @@
-"""Rays all around an agent: a circular convolution, computed as one product."""
+"""Encoder of lidar rays: a circular convolution, computed as one product."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""LSTM and GRU over whole windows, there and back, in numpy: what the autograd node of `srl.nets.cells` runs.
+"""LSTM and GRU over whole windows, forward and backward, in numpy: used by the autograd node of `srl.nets.cells`.
 
-Features stand before sequences inside, `[T, features, B]`, so that every gate is one block of memory. One product a step
-takes inputs, the output before and a one, one product over all steps gives the gradients of the weights.
+Arrays are stored features first, `[T, features, B]`, so that every gate is one contiguous block. Each step is one product
+with inputs, previous output and a constant one; one product over all steps gives the gradients of the weights.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from srl.nets.products import is_for_onednn, mm
 
 
 class Space:
-    """Arrays by name in memory that is used again; sizes of minibatches differ by a sequence or two."""
+    """Reusable named buffers; sizes of minibatches differ by a sequence or two."""
 
     def __init__(self) -> None:
         self._held: dict[str, Array] = {}
         self.grown = 0
-        """Views taken before this number changed are of memory that was left."""
+        """Views taken before this number changed refer to released memory."""
 
     def take(self, name: str, *shape: int) -> Array:
         """Undefined content; the same memory as the last time under this name."""
@@ -47,7 +47,7 @@ _tanh_back: Any = torch.ops.aten.tanh_backward.grad_input
 
 
 class Pass:
-    """One cell, there and back. Each step finds its input, a one, the output before it, and another one."""
+    """Forward and backward pass of one cell. Each step reads its input, a one, the previous output, and another one."""
 
     def __init__(self, inputs: int, width: int) -> None:
         self._width, self._size = width, inputs
@@ -66,7 +66,7 @@ class Pass:
         return np.ascontiguousarray(self._outs.transpose(0, 2, 1)), self._last()
 
     def backward(self, given: Array | None, last: Array | None, stop: Array | None) -> tuple[Array, Array, list[Array]]:
-        """From the gradients of both to those of inputs `[T, inputs, B]`, memory and weights."""
+        """Backpropagate from the gradients of both to those of inputs `[T, inputs, B]`, memory and weights."""
         time, width, number = self._outs.shape
         grads = self._space.take("to_outs", time, width, number)
         if given is None:
@@ -87,7 +87,7 @@ class Pass:
         raise NotImplementedError
 
     def _last(self) -> Array:
-        """The memory behind the last step."""
+        """The recurrent state after the last step."""
         raise NotImplementedError
 
     def _run_back(self, grads: Array, last: Array | None, ends: list[bool], keep: Array) -> Array:
@@ -124,7 +124,7 @@ class Pass:
         return found, outs, to, back, *self._views(time, number, found, outs, to, back)
 
     def _ready(self, weight: Array) -> Tensor:
-        """What `_multiply` takes: rounded to bfloat16 if that is asked for."""
+        """A factor for `_multiply`: rounded to bfloat16 with `half`."""
         ready = torch.from_numpy(weight)
         return ready.bfloat16() if self._half else ready
 
@@ -141,7 +141,7 @@ class Pass:
         return out
 
     def _pass_on(self, t: int, out: Array) -> None:
-        """The output of a step to the one behind it."""
+        """Pass the output of a step to the next one."""
         if t + 1 < len(self._steps):
             there = self._found[t + 1, self._size + 1 : -1]
             if self._resets[t + 1]:
@@ -174,7 +174,7 @@ class _LstmStep(NamedTuple):
 
 
 class LstmPass(Pass):
-    """Gates stand in the order i, f, o, g: the sigmoids together."""
+    """Gates are stored in the order i, f, o, g: the sigmoids together."""
 
     def _views(
         self, time: int, number: int, found: Array, outs: Array, to: Array, back: Array
@@ -302,7 +302,7 @@ class _GruStep(NamedTuple):
 
 
 class GruPass(Pass):
-    """Gradients stand in the order n, r, z, inner: those of both products are one block each."""
+    """Gradients are stored in the order n, r, z, inner: those of each product are one block."""
 
     def _views(
         self, time: int, number: int, found: Array, outs: Array, to: Array, back: Array

@@ -1,4 +1,4 @@
-"""An actor-critic with memory: layers over vectors, a GRU or LSTM, heads for every action spec."""
+"""A recurrent actor-critic: layers over vectors, a GRU or LSTM, heads for every action spec."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from srl.nets.vision import PictureEncoder
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig:
-    """Sizes of the actor-critic with memory."""
+    """Settings of the recurrent actor-critic."""
 
     hidden: tuple[int, ...] = option((64,), "sizes of the layers before the cell", low=1, high=WIDEST)
     cell: Literal["gru", "lstm", "none"] = option("gru", "recurrent cell")
@@ -122,7 +122,7 @@ class Recurrent(NeuralPolicy):
         return logits, value
 
     def _tower(self, name: str, features: Tensor, first: Tensor, memory: Any, stop: Tensor | None) -> tuple[Tensor, Any]:
-        """Features behind the memory `[T, B, width]`, and the memory; agents of a joint batch are sequences of their own."""
+        """Features after the cell `[T, B, width]`, and the recurrent state. Each agent of a joint batch is one sequence."""
         if name in self._bodies and runs_in_numpy(features):
             (x,) = self._bodies[name](features)
         else:
@@ -135,7 +135,7 @@ class Recurrent(NeuralPolicy):
 
 
 class Encoder(nn.Module):
-    """The leaves of a tree as one vector: pictures by convolutions, everything else side by side."""
+    """The leaves of a tree as one vector: images through convolutions, everything else concatenated."""
 
     def __init__(self, spec: TreeSpec, config: RecurrentConfig) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Inputs on a running scale that forgets slowly. Buffers: published and checkpointed with the weights, frozen while acting."""
+"""Normalization by exponential running statistics. Buffers: published and checkpointed with the weights, frozen while acting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from srl.api.batch import Ranks
 
 
 class RunningScale(nn.Module):
-    """`(x - mean) / deviation`, an exponential mean over batches without the pull of its start."""
+    """`(x - mean) / deviation`, with bias-corrected exponential means over batches."""
 
     mean: Tensor
     scale: Tensor
@@ -27,7 +27,7 @@ class RunningScale(nn.Module):
         self.register_buffer("share", torch.zeros((), dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Within `limit` deviations, of which none counts as less than `least`."""
+        """Normalized and clipped to `limit` deviations; deviations are at least `least`."""
         return ((x - self.mean) * self.scale).clamp_(-self.limit, self.limit)
 
     @torch.no_grad()

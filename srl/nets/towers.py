@@ -1,7 +1,7 @@
 """Towers of layers with their heads as one autograd node: on CPU half the time of the same layers as modules.
 
-Small products and tanh go to numpy, which is quicker to call, large products to torch. The outputs of a head stand features
-first in memory, as `srl.nets.dists` reads them.
+Small products and tanh go to numpy, which is quicker to call, large products to torch. The outputs of a head are stored
+features first, as `srl.nets.dists` reads them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Shape: TypeAlias = tuple[tuple[int, int], ...]
 """Hidden layers and heads of each tower."""
 
 SMALL = 64 * 64
-"""Gradients of weights with so few numbers are numpy's however many rows there are."""
+"""Gradients of weights with at most this many elements are computed in numpy for any number of rows."""
 
 
 class Towers:
@@ -51,7 +51,7 @@ def activate_(x: Array, kind: str) -> Array:
 
 
 def unactivate_(grad: Tensor, y: Tensor, kind: str) -> None:
-    """Turn the gradient behind an activation into the one before it, in place, from the activation's value."""
+    """Backpropagate a gradient through an activation, in place, from the activation's value."""
     if kind == "tanh":
         _tanh_back(grad, y, grad_input=grad)
     elif kind == "relu":

@@ -1,4 +1,4 @@
-"""Convolutional encoders of pictures. They stay uint8 until the device."""
+"""Convolutional image encoders. Images stay uint8 until they are on the device."""
 
 from __future__ import annotations
 

@@ -283,9 +283,9 @@ def test_teams_are_those_that_are_given() -> None:
         ({"pack": ["wolf_[01]"], "big": ["wolf_2"]}, r"agent 'sheep' of env '.*' is in no team(.|\n)*env.teams.NAME=\[sheep\]"),
         (
             {"pack": ["wolf_0", "wolf_1"], "two": ["wolf_1"], "rest": ["*"]},
-            r"comes to team 'two'(.|\n)*earlier teams take wolf_1",
+            r"is left for team 'two'(.|\n)*earlier teams take wolf_1",
         ),
-        ({"sheep": ["sheap"], "rest": ["*"]}, r"no agent .* comes to team 'sheep'(.|\n)*did you mean: sheep"),
+        ({"sheep": ["sheap"], "rest": ["*"]}, r"no agent .* is left for team 'sheep'(.|\n)*did you mean: sheep"),
         ({"all": ["wolf_*"], "rest": ["*"]}, r"'wolf_0' and 'wolf_2' cannot be one team, 'all'(.|\n)*Box"),
         ({"a/b": ["*"]}, "'env.teams' has the name 'a/b'"),
         ({"all": "*"}, r"'env.teams.all' expects list of str"),

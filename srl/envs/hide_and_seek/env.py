@@ -118,7 +118,7 @@ class HideAndSeekVec(BatchEnv):
         return picture
 
     def save(self) -> Tree:
-        """Everything, so that the episodes go on bit by bit as they would have."""
+        """The complete state, so that episodes continue bit-identically."""
         return {
             "worlds": self._worlds.save(),
             "scene": self.scene.save(),
@@ -201,9 +201,9 @@ class HideAndSeekVec(BatchEnv):
     def _finish(self, live: Array, over: Array, failed: Array, reward: Array, out: Block) -> None:
         """Rewards and ends.
 
-        A step whose simulator failed did not happen: its world is back before it, no reward, and the episode is truncated,
-        so that the learner goes on from a sound state instead of the broken one. Rows before it are with the learner already
-        and stay there; the statistic `warned` counts such episodes.
+        If the simulator failed, the step is undone: the world is back in the state before it, the reward is zero, and the episode
+        is truncated, so that the learner bootstraps from a valid state. Earlier rows have already been recorded and
+        stay; the statistic `warned` counts such episodes.
         """
         truncated = live & (self.scene.tick >= self.config.timing.horizon)
         terminated = over & live

@@ -1,4 +1,4 @@
-"""One new world as plain arrays in metres: walls, who is there, and where everything starts. Knows no MuJoCo."""
+"""One new world as plain arrays in meters: walls, present agents, and initial positions. Knows no MuJoCo."""
 
 from __future__ import annotations
 

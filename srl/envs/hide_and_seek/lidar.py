@@ -1,4 +1,4 @@
-"""Distances all around each agent, for all worlds at once: flat rays against upright blocks and round things. Knows no MuJoCo."""
+"""Lidar for all worlds at once: level rays against upright blocks and cylinders. Knows no MuJoCo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from srl.envs.hide_and_seek.layout import AGENT, ARM_RADIUS, ARMS, CUBE
 from srl.envs.hide_and_seek.scene import Poses, Scene
 
 _MISS = -1.0
-"""A half width that no ray meets."""
+"""A half width that no ray can hit."""
 _PARALLEL = np.float32(1e-12)
 _BEYOND = 1e6
 """Metres: longer is a miss."""
@@ -21,8 +21,8 @@ _FAR = np.float32(1e30)
 class Lidar:
     """`measure` fills the scene's lidar. Arrays are [things, rays, agents, worlds]: numpy is fast over the last axes.
 
-    Every block is upright and every ray is level, so a ray meets the block's outline at the ray's height, or nothing: a ramp's
-    is as deep as the wedge is there.
+    Every block is upright and every ray is level, so a ray hits the block's outline at the ray's height, or nothing. The outline
+    of a ramp is as deep as the wedge at that height.
     """
 
     def __init__(self, config: Config, scene: Scene, poses: Poses) -> None:
@@ -51,7 +51,7 @@ class Lidar:
         self._zeros = np.zeros((most, rays, agents, count), np.float32)
 
     def start(self) -> None:
-        """After new episodes: where walls are, how large objects are."""
+        """After resets: update positions of walls and sizes of objects."""
         scene, walls = self._scene, self._objects.start
         there = ~np.isnan(scene.walls[:, :, 0])
         whole = np.where(there[..., None], scene.walls, 0.0).transpose(2, 1, 0)

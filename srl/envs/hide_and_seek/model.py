@@ -18,12 +18,12 @@ HALF = 0.25
 FORCE = 0.9
 """The largest control; times a gear of 100 newtons."""
 SEEN_GROUPS = (1, 1, 0, 0, 0, 0)
-"""Geom groups that rays meet: things, walls; not arms for show, nor feet."""
+"""Geom groups that rays hit: objects and walls, but neither decorative arms nor feet."""
 THINGS, FLOOR, FEET = 1, 2, 4
-"""Who meets whom, as bits: things and walls each other, agents and feet the floor."""
+"""Collision bits: objects and walls collide with each other, agents and feet with the floor."""
 GRAVITY = 50.0
 FRICTION = 0.2
-"""Between the floor and whatever stands on it."""
+"""Friction between the floor and objects."""
 HIDER = (0.26, 0.92, 0.96)
 SEEKER = (1.0, 0.0, 0.0)
 BOX = (0.95, 0.8, 0.3)
@@ -48,7 +48,7 @@ class Model:
     object_geoms: Array
     """[O]."""
     feet: Array
-    """[O] geoms; empty if objects stand on their corners."""
+    """[O] geoms; empty if objects rest on their corners."""
     turns: Array
     """[O] the degrees of freedom in which objects turn."""
     boxes: int
@@ -77,7 +77,7 @@ def compile_model(config: Config) -> Model:
 
 
 def mjcf(config: Config) -> str:
-    """The model's text: walls and absent things wait below the floor."""
+    """The MJCF text. Unused walls and absent objects are below the floor."""
     side = config.arena.side
     agents, objects = range(config.agents), config.boxes + config.ramps
     names = [f"box{i}" for i in range(config.boxes)] + [f"ramp{i}" for i in range(config.ramps)]
@@ -156,7 +156,7 @@ def _agent(index: int, hider: bool, colliding: bool) -> str:
 
 
 def _object(name: str, corners: bool) -> str:
-    """A box or a ramp of mass 1. The foot is a small ball below its middle; what it cannot hold is the turn."""
+    """A box or a ramp of mass 1. The foot is a small ball below its center; it does not resist rotation."""
     box = name.startswith("box")
     damping, friction, colour = (0.01, FRICTION, BOX) if box else (0.1, 0.01, RAMP)
     shape = f'type="box" size="{HALF} {HALF} {HALF}"' if box else 'type="mesh" mesh="wedge"'
@@ -173,5 +173,5 @@ def _object(name: str, corners: bool) -> str:
 
 
 def turning_friction(half_x: Array | float, half_y: Array | float) -> Array:
-    """Newton metres: about how four corners at these places resist a turn. (Theirs depends on yaw and speed, this does not.)"""
+    """Newton meters: about the resistance of four corners at these places to a turn. (Theirs depends on yaw and speed.)"""
     return np.asarray(0.9 * FRICTION * GRAVITY * np.hypot(half_x, half_y))

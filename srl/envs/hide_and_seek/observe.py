@@ -1,4 +1,4 @@
-"""From a scene to what each agent is told: dicts of float32 arrays, the same for hiders and seekers."""
+"""Observations of each agent from a scene: dicts of float32 arrays, the same for hiders and seekers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SITE_HEIGHT = 0.25
 
 
 def obs_spec(config: Config) -> dict[str, Leaf]:
-    """`mask_*`: seen; `exist_*`: there at all, for critics that see everything. Kinds that never occur have no keys."""
+    """`mask_*`: seen; `exist_*`: present, for critics that see everything. Absent kinds of objects have no keys."""
     shapes: dict[str, tuple[int, ...]] = {"self": (agent_size(config),), "lidar": (config.senses.lidar,)}
     for kind, rows, size in _kinds(config):
         shapes[kind] = (rows, size)

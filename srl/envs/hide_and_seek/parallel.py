@@ -48,7 +48,7 @@ class HideAndSeek(ParallelEnv[str, Obs, Array]):  # type: ignore[misc]
         return self._action_space
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Obs], dict[str, Any]]:
-        """A new episode. `seed` is that of the episode: with the same actions it happens again."""
+        """Start an episode. The same seed and actions reproduce it."""
         renew(self._block)
         if seed is None:
             self._vec.reset(self._block)

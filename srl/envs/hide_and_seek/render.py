@@ -38,7 +38,7 @@ Colour = tuple[int, ...]
 
 
 class TopPainter:
-    """From above: cones of sight, what is held, what is locked by whom, who sees whom, and the score so far."""
+    """View from above: vision cones, held and locked objects, lines of sight, and the score so far."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -67,7 +67,7 @@ class TopPainter:
         """Nothing is held."""
 
     def _dot(self, point: Any) -> tuple[float, float]:
-        """Metres to pixels; what is beyond the margin stays at the rim."""
+        """Meters to pixels; points beyond the margin are clamped to it."""
         low, high = -_MARGIN, self._config.arena.side + _MARGIN
         x, y = (min(max(float(value), low), high) for value in point[:2])
         return (x + _MARGIN) * self._scale, (high - y) * self._scale
@@ -130,7 +130,7 @@ class TopPainter:
                 draw.line([self._dot(agents[agent]), self._dot(poses.objects[world, thing])], fill=_INK, width=5)
 
     def _draw_agent(self, draw: ImageDraw.ImageDraw, pose: Array, colour: Colour) -> None:
-        # one that stands on something is drawn larger
+        # an agent on top of something is drawn larger
         radius = 0.15 * (1.0 + 0.6 * min(max(pose[2] - 0.15, 0.0), 1.0))
         (x, y), size = self._dot(pose), radius * self._scale
         draw.ellipse([x - size, y - size, x + size, y + size], fill=colour, outline=_INK, width=3)
@@ -156,7 +156,7 @@ class TopPainter:
         draw.text((unit, 0.3 * unit), text, fill=_INK, font_size=0.45 * unit)
 
     def _draw_legend(self, draw: ImageDraw.ImageDraw) -> None:
-        """Who is who, below the arena; a lock has the colour of its team."""
+        """The legend below the arena; a lock has the color of its team."""
         config, unit = self._config, _MARGIN * self._scale
         height = 1 + config.arena.side / _MARGIN + 0.3
         left, middle = unit, (height + 0.22) * unit

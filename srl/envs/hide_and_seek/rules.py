@@ -69,7 +69,7 @@ def lock_update(
     glue: Array,  # [N, A]
     teams: Array,  # [A]
     locked: Array,  # [N, O]
-    locker: Array,  # [N, O] -1: nobody
+    locker: Array,  # [N, O] -1: no agent
     lockable: Array,  # [N, O] or broadcast: may become locked now
     lots: Callable[[], Array],  # -> [N, A, O] which of several agents locks: the one with the highest lot
 ) -> tuple[Array, Array]:
@@ -101,13 +101,13 @@ def outside(points: Array, rectangle: tuple[float, float]) -> Array:
 
 
 def anybody_outside(points: Array, rectangle: tuple[float, float]) -> bool:
-    """A quick look at all worlds at once, for what hardly ever happens."""
+    """A fast check of all worlds at once for rare events."""
     flat = points[..., :2]
     return flat.size > 0 and bool(flat.min() < rectangle[0] or flat.max() > rectangle[1])
 
 
 class Game(ABC):
-    """What is rewarded, when it ends, and which objects accept a lock. The world is the same for all."""
+    """A game: rewards, termination, and which objects accept a lock. All games share the same world."""
 
     stats: tuple[str, ...] = ()
 
@@ -135,11 +135,11 @@ class Game(ABC):
         return {}
 
     def load(self, saved: Tree) -> None:
-        """Go on from `save`."""
+        """Restore what `save` returned."""
 
 
 class Hiding(Game):
-    """Hiders want that no seeker sees any of them; seekers the opposite."""
+    """Hiders are rewarded while no seeker sees any of them; seekers the opposite."""
 
     def __init__(self, config: Config, scene: Scene, poses: Poses) -> None:
         super().__init__(config, scene, poses)
@@ -156,7 +156,7 @@ class Hiding(Game):
         return reward, self._never
 
     def _fine(self, reward: Array) -> None:
-        """Those outside pay instead; in the quadrant game everybody does while an object is outside."""
+        """Agents outside get the penalty instead; with `objects_inside` all agents do while an object is outside."""
         config, scene = self.config, self.scene
         low, high = config.rules.rectangle or (0.0, 0.0)
         square = (low * config.arena.scale, config.arena.side - (6.0 - high) * config.arena.scale)

@@ -1,4 +1,4 @@
-"""All that the rules, the senses and the statistics know of N worlds: plain arrays, no MuJoCo."""
+"""The state of N worlds that rules, senses and statistics share: plain arrays, no MuJoCo."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Scene:
     locked: Array
     """[N, O] bool."""
     locker: Array
-    """[N, O] the agent that locked it last; -1: nobody."""
+    """[N, O] the agent that locked it last; -1: no agent."""
 
     @classmethod
     def empty(cls, config: Config, count: int) -> Scene:

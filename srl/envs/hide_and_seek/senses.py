@@ -1,4 +1,4 @@
-"""What agents see: a cone in the plane, and a free line to the target. One ray call for all worlds."""
+"""Vision: a cone in the plane and a free line of sight to the target. One ray call for all worlds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cone(
     targets: Array,  # [N, T, 2+]
     half_angle: float,
 ) -> Array:  # [N, A, T]
-    """Whether the target's centre lies in the field of view; at yaw 0 an agent looks along -y."""
+    """True if the target's center lies in the field of view; at yaw 0 an agent looks along -y."""
     x = targets[:, None, :, 0] - eyes[:, :, None, 0]
     y = targets[:, None, :, 1] - eyes[:, :, None, 1]
     cos, sin = turns[:, :, 0, None], turns[:, :, 1, None]
@@ -47,7 +47,7 @@ class Senses:
         self._worlds = np.arange(count)[:, None]
 
     def start(self) -> None:
-        """After new episodes: who could see what, if nothing were in between."""
+        """After resets: which targets could be seen if nothing were in between."""
         scene, agents = self._scene, self._config.agents
         there = np.concatenate([scene.agent_there, scene.object_there], 1)
         np.logical_and(scene.agent_there[:, :, None], there[:, None], out=self._possible)
@@ -66,7 +66,7 @@ class Senses:
         np.logical_or.reduce(scene.sees_agent[:, config.hiders :, : config.hiders], axis=(1, 2), out=scene.seen)
 
     def _free(self, wanted: Array, cast: Cast) -> Array:
-        """`[N, A x T]`: those wanted, between which nothing stands. Most are outside the cone, and cost no ray."""
+        """`[N, A x T]`: the requested pairs with a free line of sight. Most pairs are outside the cone and need no ray."""
         most = int(np.count_nonzero(wanted, axis=1).max())
         free = np.zeros_like(wanted)
         if most:

@@ -1,4 +1,4 @@
-"""Numbers of an episode that tell the stages of the game apart."""
+"""Episode statistics that distinguish the stages of the game."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def names(game: type[Game]) -> tuple[str, ...]:
 
 
 def headline(config: Config, game: type[Game]) -> tuple[str, ...]:
-    """What tells the stages of this game apart at a glance, or how far a task is solved."""
+    """The most informative statistics of this game or task."""
     if not config.seekers:
         return (*game.stats, "box_lock")
     seeking = ("seen", "hider_in_room_prep", "seeker_in_room", "box_move_main", "box_lock")
@@ -117,7 +117,7 @@ class Tracker:
             self._mark(done)
 
     def _add_rare(self, add: Array, main: Array) -> None:
-        """What hardly ever happens is looked for in all worlds at once first."""
+        """Rare events are first searched for in all worlds at once."""
         config, scene, poses = self._config, self._scene, self._poses
         height, flat = poses.agents[:, :, 2], poses.agents[:, :, :2]
         top = height.max()

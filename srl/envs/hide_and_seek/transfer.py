@@ -1,4 +1,4 @@
-"""Four tasks for one agent on the same worlds, to see what a trained policy is worth elsewhere."""
+"""Four single-agent tasks on the same worlds, to test the transfer of a trained policy."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _FAR = 1e6
 
 
 class LockTask(Game):
-    """+5 for a lock, -5 for an unlock, half of what the way to the next target became shorter, +1 while done."""
+    """+5 for a lock, -5 for an unlock, half the distance gained towards the next target, +1 while done."""
 
     stats = ("task_return", "task_done", "task_locks")
     ordered = False
-    """Whether boxes accept locks in the order of their index only."""
+    """True if boxes must be locked in the order of their index."""
     returns = True
-    """Whether the agent must be back where it started."""
+    """True if the agent must return to where it started."""
 
     def __init__(self, config: Config, scene: Scene, poses: Poses) -> None:
         super().__init__(config, scene, poses)
@@ -93,7 +93,7 @@ class LockTask(Game):
         return np.where(some, target, -1), np.where(some, way, 0.0)
 
     def _progress(self, locked: Array, target: Array, way: Array, home: Array) -> Array:
-        """Metres gained towards the target; one that changed is paid off, or owed again after an unlock."""
+        """Meters gained towards the target; one that changed is paid off, or owed again after an unlock."""
         before = np.maximum(self._target, 0)
         paid = np.take_along_axis(locked, before[:, None], 1)[:, 0]
         changed = np.where(paid, self._way, -way)
@@ -171,7 +171,7 @@ class Shelter(Game):
         self._total, self._hits = np.zeros((2, len(scene.tick)))
         self._points = self._border()
         self.reaches: Callable[[Array, Array], Array] = _unset
-        """(origins, directions) [N, rays, 3] -> [N, rays] whether the cylinder is what the ray meets; the env sets it."""
+        """(origins, directions) [N, rays, 3] -> [N, rays] whether the ray hits the cylinder; set by the env."""
 
     def start(self, ids: Array) -> None:
         self._total[ids] = self._hits[ids] = 0.0

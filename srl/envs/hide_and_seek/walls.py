@@ -53,7 +53,7 @@ class Wall:
         return across == self.line and self.first <= along <= self.first + self.length
 
     def crosses(self, other: Wall) -> bool:
-        """Whether the two cross, not merely touch."""
+        """True if the two cross, not merely touch."""
         if self.vertical == other.vertical:
             return False
         return other.first < self.line < other.first + other.length and self.first < other.line < self.first + self.length

@@ -1,4 +1,4 @@
-"""N worlds of one model: the only file that knows how batched MuJoCo steps, welds, holds and casts rays."""
+"""N worlds of one model: the only file that steps, welds, fixes objects and casts rays with batched MuJoCo."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Worlds:
         self._holds = self._fields["eq_data"][:, agents:, 0].reshape(count, objects, 4)
         self._speeds = speeds
         self._good = batch.state.copy()
-        """Of each world, the last state that a step or a start left behind and that is sound."""
+        """The last valid state of each world after a step or a reset."""
         self._groups = np.array(SEEN_GROUPS, np.uint8)
 
     def write(self, ids: Array, layouts: Sequence[Layout]) -> None:
@@ -88,7 +88,7 @@ class Worlds:
         self._held[...] = active[:, :, None]
 
     def step(self, ids: Array | None) -> Array:
-        """One environment step. The worlds that failed, back in the last sound state.
+        """One env step. Returns the worlds that failed, which are reset to their last valid state.
 
         A step that ends in numbers beyond all measure has failed as well: the simulator itself looks at the next step only.
         """
@@ -109,7 +109,7 @@ class Worlds:
         return worlds
 
     def cast(self, origins: Array, directions: Array, exclude: Array | int = -1) -> tuple[Array, Array]:
-        """Distance (in lengths of the direction, -1: nothing) and geom that each ray meets, `[N, rays]`."""
+        """Distance (in lengths of the direction, -1: nothing) and geom that each ray hits, `[N, rays]`."""
         distance, geom = self._batch.ray(origins, directions, self._groups, bodyexclude=exclude)
         return distance, geom
 
@@ -177,7 +177,7 @@ class Worlds:
 
     @staticmethod
     def _put(poses: Array, places: Array, there: Array, height: float, row: float) -> None:
-        """Absent things are buried, each apart from the others: a ray needs a direction."""
+        """Absent objects are below the floor at different places, since a ray needs a direction."""
         poses[:, :2] = places
         poses[:, 2] = height
         if not there.all():
