@@ -22,7 +22,7 @@ _EXPECTED = re.compile(r"env_steps|return(/.+)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How experience is gathered. Totals: a batch is `envs` x `steps` rows of every agent."""
+    """How trajectories are sampled. A batch has `envs` x `steps` rows of every agent."""
 
     envs: int = option(16, "total number of envs", low=1, high=1 << 20)
     steps: int = option(128, "steps of each env in a batch", low=1, high=1 << 20)
@@ -32,7 +32,7 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class Staleness:
-    """How old the policy that acted may be when its rows are trained on."""
+    """Maximum age of trajectories when they are trained on."""
 
     max: int | Auto = option(
         "auto", "upper bound in updates, never exceeded; 0: strictly on-policy; auto: 0 inline, else 1", low=0
@@ -41,7 +41,7 @@ class Staleness:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Episodes that nothing learns from, in envs with seeds of their own. The best checkpoint is kept as `best`."""
+    """Evaluation episodes, in envs with separate seeds. The best checkpoint is kept as `best`."""
 
     every: int = option(50_000, "env steps between evaluations", low=1)
     episodes: int = option(20, "episodes per evaluation", low=1)
@@ -54,7 +54,7 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Opponents:
-    """Past versions as opponents, for runs whose teams have a policy each: some groups of envs play against them."""
+    """Past versions as opponents, for runs with one policy per team: some groups of envs play against them."""
 
     groups: int = option(1, "groups of envs per learning policy in which the other teams use past versions", low=1)
     choose: str = option(
@@ -73,7 +73,7 @@ class Opponents:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """Of one stream (`samples.main`), of all of a kind (`sample`, `infer`, `param`), or of `all`."""
+    """Settings of one stream (`samples.main`), of a kind (`sample`, `infer`, `param`), or of `all`."""
 
     via: str | None = option(None, "transport: auto (by placement), inproc, shm, zmq, ipc, or a registered name")
     compress: Literal[None, "lz4"] = option(None, "compression for zmq between hosts; images shrink by a factor of 10 or more")
@@ -84,7 +84,7 @@ class StreamSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """Of a node of the graph, or of all nodes of a kind: these settings, `ports`, and those of its kind (`--help trainer`).
+    """Settings of one node, or of all nodes of a kind: these, and those of its kind (`--help trainer`).
 
     Another name adds workers: `viewer: {use: my_pkg.mod:Viewer, every: 10}`.
     """
@@ -117,7 +117,7 @@ class Experiment:
     layout: str = option("auto", "which workers there are and how they are connected; see --help layout")
     graph: Mapping[str, Any] | None = option(None, "nodes and streams, instead of a layout")
     staleness: Staleness = field(default_factory=Staleness)
-    """How far sampling may run ahead of learning."""
+    """Maximum age of trajectories."""
     evaluation: Evaluation | None = option(None, "every, episodes, ...; null: no evaluation")
     opponents: Opponents | None = option(
         None, "play against past versions: groups, choose, keep_every, ...; null: only the newest"

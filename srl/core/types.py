@@ -44,28 +44,30 @@ class PolicyEntry:
     """One policy of the run."""
 
     policy: Component = option(Component("actor_critic"), "the network, or a policy without one")
-    algorithm: Component | None = option(None, "what trains it; null: it does not learn (frozen, scripted)")
-    load: str | None = option(None, "a run folder or checkpoint to start from")
-    fresh: tuple[str, ...] = option((), "layers that are not taken from there, by pattern")
+    algorithm: Component | None = option(None, "the algorithm that trains it; null: it does not learn (frozen or scripted)")
+    load: str | None = option(None, "run folder or checkpoint with the initial weights")
+    fresh: tuple[str, ...] = option((), "patterns of layers that are not loaded")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """When the run is done: whichever comes first."""
+    """Stop conditions; the first one reached ends the run."""
 
-    env_steps: int | None = option(None, "steps of envs trained on, whatever their number of agents", low=1)
-    updates: int | None = option(None, "updates of the first trainer to make them", low=1)
-    seconds: float | None = option(None, "wall time", low=0)
+    env_steps: int | None = option(None, "env steps trained on, independent of the number of agents", low=1)
+    updates: int | None = option(None, "updates of the fastest trainer", low=1)
+    seconds: float | None = option(None, "wall-clock time in seconds", low=0)
     episode_return: float | None = option(None, "mean return over the last 100 episodes", key="return")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What is kept on disk, and how often. Counted in updates, so that inline runs read no clock."""
+    """Which checkpoints are kept. Intervals are in updates, so that inline runs do not depend on a clock."""
 
     every: int = option(50, "updates between checkpoints; 0: only at the end", low=0)
-    keep: int = option(3, "how many are kept besides `best` and the archive", low=1)
-    archive: int = option(0, "every how many checkpoints the policy alone is kept for good, to play against it; 0: none", low=0)
+    keep: int = option(3, "number of checkpoints kept besides `best` and the archive", low=1)
+    archive: int = option(
+        0, "archive the policy of every n-th checkpoint permanently, for cross-play and as an opponent; 0: none", low=0
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class ActorArgs:
 
 
 class ActorWorker(Resumable, Worker):
-    """Steps envs with the actions of the policies that it asks, and sends what happened."""
+    """Steps envs with the actions of policies, and sends trajectories."""
 
     ports = {
         "infer": Port("infer", "client"),

@@ -63,14 +63,14 @@ class Checkpoints:
         return bool(updates and wanted.every and wanted.archive) and updates % (wanted.every * wanted.archive) == 0
 
     def _archive(self, run: Path, updates: int, env_steps: int, params: Mapping[str, Any]) -> None:
-        """Keep the policy alone for good. After a resume from an earlier checkpoint, what is there stays."""
+        """Archive the policy. After a resume from an earlier checkpoint, existing files stay."""
         folder = archive_folder(run, self._context.graph.policies, self._policy)
         if env_steps not in map(checkpoint.step_of, checkpoint.checkpoints(folder)):
             checkpoint.write(folder, env_steps, {"policy": params}, {"env_steps": env_steps, "updates": updates})
 
 
 def kept_versions(context: Context, policy: str, *, before: int) -> Iterator[tuple[int, Tree]]:
-    """(updates, what was published) of the versions that the run folder keeps for good, oldest first."""
+    """(updates, what was published) of the versions in the archive of the run folder, oldest first."""
     run, policies = context.folder, context.graph.policies
     if run is None or not before:
         return

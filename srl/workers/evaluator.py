@@ -53,7 +53,7 @@ class _Match:
 
 
 class EvaluatorWorker(Resumable, Worker):
-    """Plays whole episodes with one version at a time, a step of all envs at each poll."""
+    """Evaluates one version at a time over whole episodes; each poll steps all envs."""
 
     ports = {"params": Port("param", "subscriber")}
     Args = EvaluatorArgs

@@ -74,7 +74,7 @@ class _Seat:
 
 
 class LeagueWorker(Resumable, Worker):
-    """Versions in, results in, choices out."""
+    """Keeps past versions and chooses opponents among them by their results."""
 
     ports = {
         "params": Port("param", "subscriber"),

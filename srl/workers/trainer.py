@@ -48,7 +48,7 @@ class TrainerArgs:
 
 
 class TrainerWorker(Resumable, Worker):
-    """One policy's learner and the source of its batches."""
+    """Trains one policy: takes batches from a source and passes them to a learner."""
 
     ports = {"samples": Port("sample", "consumer"), "params": Port("param", "publisher")}
     Args = TrainerArgs
