@@ -57,10 +57,6 @@ class Optimizer(Protocol):
         """Backward, sum over ranks, clip, schedule, step."""
         ...
 
-    def apply(self) -> None:
-        """The same without backward: the gradient is there already."""
-        ...
-
 
 class Algorithm(nn.Module, ABC):
     """`setup` and `update` are enough.

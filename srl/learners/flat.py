@@ -83,10 +83,10 @@ class FlatOptimizer(ABC):
             grad.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         self._collect()
-        self.apply(loss)
+        self._advance(loss)
 
     @torch.no_grad()
-    def apply(self, loss: Tensor | None = None) -> None:
+    def _advance(self, loss: Tensor) -> None:
         """Step with the gradient that is there. RunError if it is not finite: nothing is changed then."""
         if self._ranks is not None:
             for grad in self.grads:
@@ -94,7 +94,7 @@ class FlatOptimizer(ABC):
         norms = [torch.linalg.vector_norm(grad) for grad in self.grads]
         self.norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
         if not math.isfinite(norm := float(self.norm)):
-            found = [("the loss", float(loss))] if loss is not None and not math.isfinite(float(loss)) else []
+            found = [("the loss", float(loss))] if not math.isfinite(float(loss)) else []
             name, value = [*found, ("the norm of the gradient", norm)][0]
             raise RunError(f"{name} is {value}", code="R05")
         self._step(None if self.clip is None else ((self.norm + 1e-6) / self.clip).clamp_(min=1.0))
