@@ -56,9 +56,9 @@ def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str])
             continue
         path = checkpoint.latest(checkpoint_folder(run, graph.policies, name))
         if path is None:
-            raise UserError(f"{run} has no checkpoint to resume from", ("try", "start anew, without --resume"))
+            raise UserError(f"{run} has no checkpoint to resume from", ("try", "start a new run, without --resume"))
         changed = [("changed", text) for text in changes if text.startswith(("policy", "env", "policies"))]
-        hint = ("try", "take that setting back, or start anew without --resume")
+        hint = ("try", "undo that setting, or start a new run without --resume")
         check_layers(path, name, derived.policies[name].params, *changed, hint)
 
 

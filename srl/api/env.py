@@ -175,7 +175,7 @@ class BatchEnv(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be loaded")
 
     def close(self) -> None:
-        """Give back what the simulator holds."""
+        """Release the resources of the simulator."""
 
 
 def new_block(spec: EnvSpec, count: int) -> Block:

@@ -71,7 +71,7 @@ def values(axis: str) -> list[str]:
     """`seed=1,2,3` as three overrides; commas inside brackets do not split."""
     key, equals, text = axis.partition("=")
     if not key or not equals or not text:
-        raise UserError(f"'--sweep {axis}' names no values", ("try", "--sweep seed=1,2,3"), code="E12")
+        raise UserError(f"'--sweep {axis}' has no values", ("try", "--sweep seed=1,2,3"), code="E12")
     parts, depth = [""], 0
     for char in text:
         depth += (char in "[{(") - (char in "]})")

@@ -39,7 +39,7 @@ def require_gl(*instead: Fact) -> None:
     cause = "neither EGL nor OSMesa is installed" if chosen is None and not _has_display() else _failure()
     if cause:
         raise UserError(
-            "MuJoCo cannot draw without a display",
+            "MuJoCo cannot render without a display",
             ("cause", cause),
             ("found", f"MUJOCO_GL={chosen}" if chosen else "no MUJOCO_GL"),
             ("try", "install Debian's libegl1 (MUJOCO_GL=egl) or libosmesa6 (MUJOCO_GL=osmesa)"),

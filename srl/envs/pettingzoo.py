@@ -350,7 +350,7 @@ def _made(config: PettingZooConfig, name: str) -> Any:
     except TypeError as problem:
         raise UserError(f"cannot make env '{name}'", ("cause", f"{type(problem).__name__}: {problem}")) from problem
     if not hasattr(env, "possible_agents") or hasattr(env, "agent_iter"):
-        found = "AECEnv, whose agents act by turns" if hasattr(env, "agent_iter") else type(env).__name__
+        found = "AECEnv, whose agents act in turn" if hasattr(env, "agent_iter") else type(env).__name__
         raise UserError(
             f"'{name}' made a {found}",
             ("expected", "a PettingZoo ParallelEnv with possible_agents"),

@@ -50,9 +50,7 @@ def _parts(component: Any) -> tuple[Any, dict[str, Any]]:
         args = dict(component)
         use = args.pop("use", None) or ("gym" if "id" in args else None)
         if use is None:
-            raise UserError(
-                "'env' says not which env", ("expected", "a name, or {use: name, ...}"), ("try", "env.use=CartPole-v1")
-            )
+            raise UserError("'env' must name an env", ("expected", "a name, or {use: name, ...}"), ("try", "env.use=CartPole-v1"))
         return use, args
     if hasattr(component, "use"):
         return component.use, dict(component.args)

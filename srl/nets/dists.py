@@ -24,7 +24,7 @@ def make_dist(action: ActionSpec, logits: Tensor, mask: Any = None, log_std: Ten
     if isinstance(action, MultiBinary):
         return Bernoulli(logits, mask)
     if log_std is None:
-        raise ValueError("a Box action needs the head log_std beside logits")
+        raise ValueError("a Box action needs the head log_std in addition to logits")
     return Gaussian(logits, log_std, action.shape)
 
 

@@ -57,11 +57,9 @@ class Recurrent(NeuralPolicy):
     def __init__(self, config: RecurrentConfig, spec: PolicySpec) -> None:
         super().__init__(config, spec)
         if config.critic_state and spec.state is None:
-            raise UserError("policy.critic_state needs an env that gives a state", ("found", "an env without one"), code="E10")
+            raise UserError("policy.critic_state requires an env with a state", ("found", "an env without one"), code="E10")
         if config.critic_state and config.shared:
-            raise UserError(
-                "one tower cannot serve an actor and a critic that reads more", ("try", "policy.shared=false"), code="E10"
-            )
+            raise UserError("policy.critic_state requires policy.shared=false", ("try", "policy.shared=false"), code="E10")
         self.reads = ("obs", *(["mask"] if spec.mask else []), *(["state"] if config.critic_state else []))
         self.shared = not config.critic_state if config.shared is None else config.shared
         self.encoder = Encoder(spec.obs, config)

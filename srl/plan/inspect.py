@@ -141,7 +141,7 @@ def _inspect(name: str, graph: Graph, env: EnvSpec, teams: tuple[str, ...]) -> P
     if missing := [key for key in wanted if key not in found and key not in env.signals]:
         raise UserError(
             f"algorithm of '{name}' needs '{missing[0]}', but neither the policy nor the env provides it",
-            ("policy gives", ", ".join(found) or "nothing besides actions"),
+            ("policy provides", ", ".join(found) or "nothing besides actions"),
             ("env gives", ", ".join(env.signals) or "no signals"),
             code="E10",
         )

@@ -260,7 +260,7 @@ class RunFolder:
         return UserError(
             f"run {self.path} is still active{f' (process {pid})' if pid else ''}",
             ("found", f"{self.path / LOCK} is locked"),
-            ("try", f"`kill -INT {pid or 'PID'}` and wait until it has saved, or start anew without --resume"),
+            ("try", f"`kill -INT {pid or 'PID'}` and wait until it has saved, or start a new run without --resume"),
             code="E16",
         )
 

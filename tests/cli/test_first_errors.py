@@ -87,7 +87,7 @@ def test_resume_that_does_not_fit(capsys, folder):
     )
     assert lines[1].startswith(f"  checkpoint: {run.relative_to(folder)}/checkpoints/step_")
     assert lines[2] == "  changed: policy.hidden: [16] -> [32] (command line)"
-    assert lines[3] == "  try: take that setting back, or start anew without --resume"
+    assert lines[3] == "  try: undo that setting, or start a new run without --resume"
 
 
 def test_worker_died(capsys, folder):

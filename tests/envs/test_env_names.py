@@ -93,7 +93,7 @@ def test_keys_beside_use_go_to_the_env_and_those_of_the_adapter_to_the_adapter()
         ("CartPole-v9", "cannot make env 'CartPole-v9'"),
         ({"use": "fake", "lenght": [1, 2]}, "did you mean: length"),
         ({"use": "CartPole-v1", "gravity": 3}, "cannot make env 'CartPole-v1'"),
-        ({"args": {}}, "'env' says not which env"),
+        ({"args": {}}, "'env' must name an env"),
         ("nowhere.mod:Make", "cannot import env 'nowhere.mod:Make'"),
         (f"{__file__}:Named", "made a Named"),
         (f"{__file__}:Mime", r"did you mean: Mine\?\n  classes there: Mine, Placed, Named"),

@@ -109,7 +109,7 @@ def test_a_critic_reads_the_state_and_an_actor_does_not() -> None:
 
 
 def test_a_critic_that_wants_a_state_says_that_there_is_none() -> None:
-    with raises("E10", match="gives a state"):
+    with raises("E10", match="requires an env with a state"):
         new({"critic_state": True})
 
 
