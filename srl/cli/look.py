@@ -20,7 +20,7 @@ def list_(argv: list[str]) -> int:
 
     found = list_experiments()
     print("experiments")
-    print(indent(aligned((one.name, one.summary) for one in found), "  "))
+    print(indent(aligned(found.items()), "  "))
     for kind in ("env", "policy", "algorithm", "worker"):
         print(f"{kind}: {', '.join(REGISTRIES[kind].names())}")
     print(f"layout: auto, {', '.join(REGISTRIES['layout'].names())}")

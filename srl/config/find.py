@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from srl.core.errors import UserError
@@ -12,15 +11,6 @@ from srl.core.files import usable_path
 from srl.core.load import meant
 
 ENDINGS = (".yaml", ".yml")
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One experiment of `srl list`."""
-
-    name: str
-    path: Path
-    summary: str
 
 
 def experiment_folders() -> list[Path]:
@@ -58,17 +48,16 @@ def find(name: str | Path, search: Sequence[Path] | None = None, *, beside: Path
     raise _unknown(str(name), folders, asked)
 
 
-def list_experiments(search: Sequence[Path] | None = None) -> list[Listed]:
-    """Every experiment by name; parts in folders called `base` and names with a leading underscore are left out."""
-    found: dict[str, Listed] = {}
+def list_experiments(search: Sequence[Path] | None = None) -> dict[str, str]:
+    """Experiment -> summary, by name; parts in folders called `base` and names with a leading underscore are left out."""
+    found: dict[str, str] = {}
     for folder in search if search is not None else experiment_folders():
         for path in sorted(one for ending in ENDINGS for one in folder.rglob(f"*{ending}")):
             parts = path.relative_to(folder).with_suffix("").parts
             if any(part == "base" or part.startswith(("_", ".")) for part in parts):
                 continue
-            name = "/".join(parts)
-            found.setdefault(name, Listed(name, path, _summary(path)))
-    return sorted(found.values(), key=lambda one: one.name)
+            found.setdefault("/".join(parts), _summary(path))
+    return dict(sorted(found.items()))
 
 
 def shown(path: Path) -> str:
@@ -94,7 +83,7 @@ def _summary(path: Path) -> str:
 
 
 def _unknown(name: str, folders: Sequence[Path], asked: object) -> UserError:
-    names = [one.name for one in list_experiments([folder for folder in folders if folder != Path()])]
+    names = list(list_experiments([folder for folder in folders if folder != Path()]))
     is_path = name.endswith(ENDINGS)
     known = ("known", f"{', '.join(names) or 'none'}    with a line on each: python -m srl list")
     return UserError(

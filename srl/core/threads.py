@@ -12,7 +12,7 @@ def plan(threads: int) -> dict[str, str]:
     return dict.fromkeys(VARIABLES, str(threads))
 
 
-def limit_here(threads: int = 1) -> None:
+def limit_here() -> None:
     """Before numpy is imported: this process too, unless the user has said otherwise. Small products only lose by threads."""
-    for name, value in plan(threads).items():
+    for name, value in plan(1).items():
         os.environ.setdefault(name, value)

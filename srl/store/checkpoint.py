@@ -251,14 +251,10 @@ def _unpacked(path: Path, data: bytes) -> dict[str, NDArray[Any]]:
     for name, array in arrays.items():
         if group in _FINITE and array.dtype.kind in "fc" and not np.isfinite(array).all():
             raise _broken(path.parent, path, f"numbers that are not finite in '{name}'", "finite numbers")
-        if any(parent in arrays for parent in _parents(name)):
+        parts = name.split("/")
+        if any("/".join(parts[:size]) in arrays for size in range(1, len(parts))):
             raise _broken(path.parent, path, f"'{name}' is inside of an array", "names that form a tree")
     return {name: np.require(arrays[name], requirements="W") for name in sorted(arrays)}
-
-
-def _parents(name: str) -> list[str]:
-    parts = name.split("/")
-    return ["/".join(parts[:size]) for size in range(1, len(parts))]
 
 
 def _plain(value: Any) -> Any:

@@ -295,7 +295,7 @@ def test_an_empty_file_is_an_empty_experiment(folder: Path) -> None:
 
 def test_experiments_are_listed_with_their_first_comment(folder: Path) -> None:
     found = list_experiments([folder / "experiments"])
-    assert [(one.name, one.summary) for one in found] == [("cart", "CartPole in a minute.")]
+    assert list(found.items()) == [("cart", "CartPole in a minute.")]
 
 
 def test_the_printed_configuration_says_where_each_value_came_from(folder: Path) -> None:
