@@ -73,10 +73,9 @@ def test_a_registered_transport_carries_a_stream(tmp_path, monkeypatch, capsys):
         "from srl.streams.shm import ShmTransport\n"
         "@srl.register_transport('pipe')\n"
         "class Pipe(ShmTransport):\n"
-        "    @classmethod\n"
-        "    def beside(cls, wakeup, network):\n"
+        "    def __init__(self, wakeup, network):\n"
         "        open('used', 'a').close()\n"
-        "        return super().beside(wakeup, network)\n"
+        "        super().__init__(wakeup, network)\n"
     )
     monkeypatch.chdir(tmp_path)
     words = ["env=CartPole-v1", "algorithm=ppo", "import=pipes.py", "streams.samples.main.via=pipe", "layout=impala"]

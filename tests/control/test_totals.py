@@ -145,13 +145,12 @@ def test_what_an_env_calls_its_headline_is_shown_with_the_last_games_against_ini
         "episode/seen": ["episode", 30, 120], "episode/locked": ["episode", 1, 4], "episode/other": ["episode", 9, 9],
         "cross/seeker/seen": ["point", 0.5, 3000, 7], "cross/seeker/locked": ["point", 1, 3000, 7],
     }))  # fmt: skip
-    seen.report()  # means start anew, what is shown stays
-    report = seen.report()
+    assert seen.report().charted == {"cross/seeker/seen"}
+    report = seen.report()  # means start anew, what is shown stays
     assert report.stats == {"seen": 0.25, "locked": 0.25}
     assert report.evaluation == Evaluation(3000, 7, {"cross/seeker/seen": 0.5})
     assert "evaluation at 3,000: cross/seeker/seen 0.5" in line(report) and "seen 0.25  locked 0.25" in screen(report)
     assert set(report.charts) >= {"episode/seen", "episode/locked"} and "episode/other" not in report.charts
-    assert report.charted == {"cross/seeker/seen"}
 
 
 def test_metrics_are_merged_by_their_own_rules() -> None:
