@@ -18,11 +18,23 @@ from srl.core.schedule import Schedule
 
 __all__ = [
     "Algorithm", "Batch", "Clock", "Dist", "Feedback", "Heads", "Metrics", "Needs", "NeuralPolicy", "NoConfig", "Optimizer",
-    "Window",
+    "Replayed", "Window",
 ]  # fmt: skip
 
 Metrics: TypeAlias = "Mapping[str, float | Tensor]"
 """Numbers of one update; tensors stay on the device until a report is due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What an off-policy algorithm asks of the replay that its batches are drawn from."""
+
+    n_step: int = 1
+    """Rewards in the sum of a single transition; windows of several rows come without sums."""
+    gamma: float = 0.99
+    """Discount within these sums."""
+    prioritised: bool = False
+    """Rows are drawn by the priorities that the algorithm gives back, and come with importance weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +47,8 @@ class Needs:
     """The rows that are trained together: memory is recorded where windows begin."""
     joint: bool = False
     """The batch keeps agents apart, `[T, B, A, ...]`."""
+    replay: Replayed | None = None
+    """Batches are drawn from a replay; None: they are the newest rows, each used once."""
 
 
 @dataclass(slots=True)
