@@ -57,9 +57,8 @@ def add_hints(error: UserError, words: Sequence[str]) -> None:
     path = error.path or ()
     if error.code == "E02" and len(path) == 1:
         key = str(path[0])
-        value = next((word.partition("=")[2] for word in words if word.startswith(f"{key}=")), "...")
-        if homes := list(_homes(key)):
-            meant = " or ".join(f"{home}.{key}={value}" for home in homes)
+        word = next((word for word in words if word.startswith((f"{key}=", f"{key}."))), f"{key}=...")
+        if meant := " or ".join(f"{home}.{word}" for home in _homes(key)):
             error.facts[:] = [("did you mean", f"{meant}?"), *(fact for fact in error.facts if fact[0] != "did you mean")]
     if error.code == "E03" and path:
         name = ".".join(map(str, path))
@@ -70,11 +69,13 @@ def add_hints(error: UserError, words: Sequence[str]) -> None:
 
 
 def _homes(key: str) -> Iterator[str]:
-    """The sections, and the components that are registered, which have a setting of this name."""
+    """Where a setting of this name belongs: `workers` for a kind of worker, else a registered component or a section."""
     from srl.config.experiment import SECTIONS
     from srl.core.option import describe
     from srl.core.registry import REGISTRIES
 
+    if key in REGISTRIES["worker"]:
+        yield "workers"
     for kind in ("algorithm", "policy"):
         for name in REGISTRIES[kind].names():
             schema = getattr(REGISTRIES[kind].resolve(name), "Config", None)

@@ -34,6 +34,7 @@ def folder(tmp_path, monkeypatch):
         (["algorithm.epoks=2"], "'algorithm' has no setting 'epoks'"),
         (["policy.hiden=[8]"], "'policy' has no setting 'hiden'"),
         (["env.lenght=8"], "lenght"),
+        (["trainer.threads=2"], "did you mean: workers.trainer.threads=2?"),
     ],
 )
 def test_a_misspelt_setting_is_refused_before_any_folder_or_process_exists(words, fact, capsys, folder, monkeypatch):
