@@ -35,7 +35,7 @@ class GraphBuilder:
         self._streams: dict[str, Stream] = {}
 
     def sample(self, policy: str = "main", name: str = "", **settings: Any) -> Stream:
-        """A stream of this policy's trajectories: `samples.main`, unless another name is given."""
+        """A stream of this policy's slabs: `samples.main`, unless another name is given."""
         return self._stream("sample", policy, name, settings)
 
     def infer(self, policy: str = "main", name: str = "", **settings: Any) -> Stream:

@@ -1,4 +1,4 @@
-"""Actors step envs and record trajectory slabs: T rows of E envs, `[T+1, E, A, ...]`. The life of a slab:
+"""Actors step envs and record slabs of their trajectories: T rows of E envs, `[T+1, E, A, ...]`. The life of a slab:
 
     slabs = {policy: alloc()}            one for each policy that learns, once its trainer has given a credit
     group.open(slabs)                    row 0 is the row where the slab before ended
@@ -44,7 +44,7 @@ class ActorArgs:
 
 
 class ActorWorker(Resumable, Worker):
-    """Steps envs with the actions of policies, and sends trajectories."""
+    """Steps envs with the actions of policies, and sends slabs."""
 
     ports = {
         "infer": Port("infer", "client"),
@@ -90,7 +90,7 @@ class ActorWorker(Resumable, Worker):
     def about(cls, args: ActorArgs) -> str:
         from srl.core.text import count  # for plans only
 
-        return f"{count(args.groups, 'group')} of {count(args.envs, 'env')}, trajectories of {count(args.steps, 'step')}"
+        return f"{count(args.groups, 'group')} of {count(args.envs, 'env')}, slabs of {count(args.steps, 'step')}"
 
     @classmethod
     def sizes(cls, args: ActorArgs, port: str, graph: Graph) -> Mapping[str, int]:

@@ -91,7 +91,7 @@ class TrainerWorker(Resumable, Worker):
 
     @classmethod
     def about(cls, args: TrainerArgs) -> str:
-        return f"batches of {count(args.slabs, 'trajectory')}, staleness at most {args.staleness}"
+        return f"batches of {count(args.slabs, 'slab')}, staleness at most {args.staleness}"
 
     @classmethod
     def check(cls, args: TrainerArgs, node: Node, graph: Graph) -> None:

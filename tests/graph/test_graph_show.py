@@ -24,7 +24,7 @@ def test_the_plan_has_the_derived_numbers():
     assert texts["batch"] == "1 batch = 48 envs x 64 steps = 3,072 steps = 6 minibatches x 4 epochs"
     assert texts["threads"] == "3 processes, 3 threads on 2 usable cores"
     assert texts["stop"] == "after 1,000 env steps or a mean return of 475"
-    assert "actor x 2: 1 group of 24 envs, trajectories of 64 steps" in texts["workers"]
+    assert "actor x 2: 1 group of 24 envs, slabs of 64 steps" in texts["workers"]
 
 
 def test_the_text_names_every_process_and_stream():
@@ -52,7 +52,7 @@ def test_one_of_a_thing_is_no_plural():
     data = DATA | {"sampling": {"envs": 2, "steps": 1, "workers": 2}, "algorithm": {"use": "ppo", "epochs": 1, "minibatch": 64}}
     texts = dict(plan_lines(decide(read_experiment(data), machine=MACHINE).graph, MACHINE))
     assert texts["batch"] == "1 batch = 2 envs x 1 step = 2 steps = 1 minibatch (minibatch=64 is more than that) x 1 epoch"
-    assert "actor x 2: 1 group of 1 env, trajectories of 1 step" in texts["workers"]
+    assert "actor x 2: 1 group of 1 env, slabs of 1 step" in texts["workers"]
 
 
 def test_minibatches_that_do_not_divide_a_batch_have_their_size_in_the_plan():
