@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from srl.core.registry import register_env as register_env
     from srl.core.registry import register_learner as register_learner
     from srl.core.registry import register_policy as register_policy
+    from srl.core.registry import register_rule as register_rule
     from srl.core.registry import register_sink as register_sink
     from srl.core.registry import register_transform as register_transform
     from srl.core.registry import register_transport as register_transport

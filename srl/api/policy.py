@@ -58,7 +58,7 @@ class Act:
 
 @runtime_checkable
 class Policy(Protocol):
-    """Answers asks: what a policy worker hosts."""
+    """Answers questions: what a policy worker hosts."""
 
     memory: TreeSpec
     """Per row; `{}` when the policy remembers nothing."""

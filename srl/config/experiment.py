@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from srl.config.shorthand import POLICY, spelled_out
-from srl.core.errors import SettingError, UserError
+from srl.core.errors import UserError
 from srl.core.load import load, option
 from srl.core.option import dump
 from srl.core.types import Checkpoint, Component, OnFailure, PolicyEntry, Stop
@@ -16,13 +16,12 @@ from srl.core.where import Provenance
 
 Auto = Literal["auto"]
 _MOST_PROCESSES = 1024
-_CHOOSES = re.compile(r"uniform|win_rate|latest-\d+")
 _EXPECTED = re.compile(r"env_steps|return(/.+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How trajectories are sampled. A batch has `envs` x `steps` rows of every agent."""
+    """How batches are sampled. A batch has `envs` x `steps` rows of every agent."""
 
     envs: int = option(16, "total number of envs", low=1, high=1 << 20)
     steps: int = option(128, "steps of each env in a batch", low=1, high=1 << 20)
@@ -32,7 +31,7 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class Staleness:
-    """Maximum age of trajectories when they are trained on."""
+    """Maximum age of slabs (trajectories of `steps` steps) when they are trained on."""
 
     max: int | Auto = option(
         "auto", "upper bound in updates, never exceeded; 0: strictly on-policy; auto: 0 inline, else 1", low=0
@@ -59,16 +58,12 @@ class Opponents:
     groups: int = option(1, "groups of envs per learning policy in which the other teams use past versions", low=1)
     choose: str = option(
         "uniform",
-        "how to choose versions: uniform, latest-<n>, or win_rate (prefers those that the learner beats least often)",
+        "how to choose versions: uniform, latest-<n>, win_rate (prefers those that the learner beats least often), or my.py:Rule",
     )
     initial: float = option(0.0, "fraction of choices reserved for the initial version", low=0, high=1)
     power: float = option(2.0, "win_rate: a version is chosen in proportion to (1 - rate at which it is beaten) ** power", low=0)
     keep_every: int = option(10, "updates between kept versions", low=1)
     hold: int = option(4, "slabs played before the next choice; win_rate also waits until an episode has ended", low=1)
-
-    def __post_init__(self) -> None:
-        if not _CHOOSES.fullmatch(self.choose):
-            raise SettingError("choose", f"must be uniform, win_rate or latest-<n>, not {self.choose!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +112,7 @@ class Experiment:
     layout: str = option("auto", "which workers there are and how they are connected; see --help layout")
     graph: Mapping[str, Any] | None = option(None, "nodes and streams, instead of a layout")
     staleness: Staleness = field(default_factory=Staleness)
-    """Maximum age of trajectories."""
+    """Maximum age of slabs."""
     evaluation: Evaluation | None = option(None, "every, episodes, ...; null: no evaluation")
     opponents: Opponents | None = option(
         None, "play against past versions: groups, choose, keep_every, ...; null: only the newest"

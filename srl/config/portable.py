@@ -11,7 +11,7 @@ from srl.core.files import usable_path
 from srl.core.registry import REGISTRIES, dotted_path
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?P<rest>:[A-Za-z_][\w.]*)")
-_FAMILIES = {"policies": "policy", "algorithms": "algorithm", "envs": "env", "workers": "worker"}
+_FAMILIES = {"policies": "policy", "algorithms": "algorithm", "envs": "env", "workers": "worker", "choose": "rule"}
 
 
 def by_name(settings: Any, kind: str = "env") -> Any:

@@ -54,6 +54,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "zmq": "srl.streams.zmq:ZmqTransport",
         "ipc": "srl.streams.zmq:IpcTransport",
     },
+    "rule": {"uniform": "srl.workers.rules:Uniform", "win_rate": "srl.workers.rules:WinRate"},
     "transform": {},
     "sink": {},
 }
@@ -184,6 +185,7 @@ register_learner = _registers("learner")
 register_worker = _registers("worker")
 register_transport = _registers("transport")
 register_transform = _registers("transform")
+register_rule = _registers("rule")
 register_sink = _registers("sink")
 
 

@@ -169,4 +169,5 @@ def _needs_plugins(experiment: Experiment) -> bool:
     names += [("worker", settings.get("use")) for settings in experiment.workers.values()]
     names += [("sink", name) for name in experiment.sinks]
     names += [("transport", stream.via) for stream in experiment.streams.values() if stream.via != "auto"]
+    names += [("rule", experiment.opponents.choose)] if experiment.opponents is not None else []
     return any(isinstance(name, str) and name not in REGISTRIES[kind] and ":" not in name for kind, name in names)

@@ -15,10 +15,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from srl.core.errors import about
 from srl.core.load import option
 from srl.core.seeds import generator
 from srl.core.text import count
 from srl.core.tree import Array, Tree, map_tree
+from srl.graph.spec import Graph, Node
 from srl.streams.base import Version, epoch_of, updates_of, version
 from srl.streams.param import ParamPublisher, ParamSubscriber
 from srl.streams.peers import End
@@ -39,14 +41,11 @@ _PATIENCE = 16
 @dataclass(frozen=True, kw_only=True)
 class LeagueArgs:
     keep_every: int = option(10, "updates between kept versions", low=1)
-    choose: str = option("uniform", "how to choose versions: uniform, latest-<n>, or win_rate (prefers those beaten least often)")
+    choose: str = option("uniform", "the rule that chooses versions: uniform, latest-<n>, win_rate, or my.py:Rule")
     initial: float = option(0.0, "fraction of choices reserved for the oldest kept version", low=0, high=1)
     power: float = option(2.0, "win_rate: a version is chosen in proportion to (1 - rate at which it is beaten) ** power", low=0)
     hold: int = option(1, "slabs played before the next choice", low=1)
     ahead: int = option(4, "maximum slabs of episodes in flight", low=1)
-
-    def __post_init__(self) -> None:
-        find_rule(self.choose, self.power)
 
 
 @dataclass(slots=True)
@@ -110,6 +109,11 @@ class LeagueWorker(Resumable, Worker):
     @classmethod
     def about(cls, args: LeagueArgs) -> str:
         return f"keeps a version every {count(args.keep_every, 'update')}, chooses opponents by the rule {args.choose}"
+
+    @classmethod
+    def check(cls, args: LeagueArgs, node: Node, graph: Graph) -> None:
+        with about("opponents", "choose"):
+            find_rule(args.choose, args.power)
 
     def kept(self, policy: str) -> tuple[Version, ...]:
         """The versions that may be chosen, oldest first."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from srl.core.errors import SettingError
+from srl.core.errors import NotImportable
+from srl.core.registry import REGISTRIES
 from srl.core.tree import Array
 from srl.streams.base import Version
 
@@ -23,6 +25,9 @@ class Rule(ABC):
 
     needs_results: ClassVar[bool] = False
     """A version plays on until an episode against it has ended."""
+
+    def __init__(self, power: float = 1.0) -> None:
+        """`power`: `opponents.power`, for rules that have a use for it."""
 
     @abstractmethod
     def choose(self, kept: Sequence[Version], draw: float) -> Version:
@@ -50,6 +55,7 @@ class Latest(Rule):
     """The kept version `back` places before the newest."""
 
     def __init__(self, back: int) -> None:
+        super().__init__()
         self._back = back
 
     def choose(self, kept: Sequence[Version], draw: float) -> Version:
@@ -61,7 +67,8 @@ class WinRate(Rule):
 
     needs_results = True
 
-    def __init__(self, power: float) -> None:
+    def __init__(self, power: float = 1.0) -> None:
+        super().__init__(power)
         self._power = power
         self._results: dict[Version, tuple[float, float]] = {}
         """Version -> (won, played), recent episodes counting most."""
@@ -103,12 +110,11 @@ class WinRate(Rule):
 
 
 def find_rule(choose: str, power: float) -> Rule:
-    """`uniform`, `win_rate` or `latest-<n>`."""
-    if choose == "uniform":
-        return Uniform()
-    if choose == "win_rate":
-        return WinRate(power)
-    back = choose.removeprefix("latest-")
-    if back == choose or not back.isdecimal():
-        raise SettingError("choose", f"must be uniform, win_rate or latest-<n>, not {choose!r}")
-    return Latest(int(back))
+    """`latest-<n>`, or a rule by its registered name or path: `uniform`, `win_rate`, `my.py:Rule`."""
+    if match := re.fullmatch(r"latest-(\d+)", choose):
+        return Latest(int(match[1]))
+    try:
+        rule: Rule = REGISTRIES["rule"].resolve(choose)(power)
+    except NotImportable as error:
+        raise error.add("or", "latest-<n>, the version n places before the newest") from None
+    return rule

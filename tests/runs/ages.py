@@ -15,6 +15,7 @@ from srl.api.neural import Heads
 from srl.core.seeds import Seeds
 from srl.core.tree import Tree
 from srl.nets.dists import make_dist
+from srl.workers.rules import Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,3 +66,8 @@ class Declared(Pennies):
         super().step(actions, out)
         if self.round == self.ROUNDS:
             out.stats[:, 0] = 0.25
+
+
+class Oldest(Rule):
+    def choose(self, kept, draw):
+        return kept[0]

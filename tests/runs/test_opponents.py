@@ -110,6 +110,16 @@ def test_by_win_rate_the_harder_opponents_are_met_more_often() -> None:
     assert rule.rate(50) > 0.5
 
 
+def test_a_rule_of_your_own_is_named_by_its_path() -> None:
+    seen, _ = met(f"{AGES}:Oldest", 20)
+    assert set(seen) == {0}
+
+
+def test_an_unknown_rule_is_an_error_of_its_setting() -> None:
+    with raises("E07", "opponents.choose", match="no rule is called 'win_ratio'"):
+        srl.build(**GAME, opponents={"choose": "win_ratio"})
+
+
 @pytest.mark.parametrize("choose", ["uniform", "latest-1", "win_rate"])
 def test_the_initial_opponent_keeps_its_share(choose: str) -> None:
     seen, _ = met(choose, 120, initial=0.5)
