@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from srl.api.batch import Batch, Feedback
 from srl.api.neural import Dist, Heads, NeuralPolicy
 from srl.api.policy import NoConfig, PolicySpec
-from srl.api.slab import Window
+from srl.api.slab import Replayed, Window
 from srl.core.schedule import Schedule
 
 __all__ = [
@@ -23,18 +23,6 @@ __all__ = [
 
 Metrics: TypeAlias = "Mapping[str, float | Tensor]"
 """Numbers of one update; tensors stay on the device until a report is due."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
-    """What an off-policy algorithm asks of the replay that its batches are drawn from."""
-
-    n_step: int = 1
-    """Rewards in the sum of a single transition; windows of several rows come without sums."""
-    gamma: float = 0.99
-    """Discount within these sums."""
-    prioritised: bool = False
-    """Rows are drawn by the priorities that the algorithm gives back, and come with importance weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 Rows 0..T are asked; row T gives the bootstrap and is asked again as row 0 of the next slab. `valid` rows are
 real transitions, `choice` rows among them enter the policy loss. An episode's last observation is a row that
 is not valid. `reward`, `terminated`, `truncated` belong to the action of their row. `version` answered row 0.
-`reused`: a buffer has given the slab on before, so its steps are not new ones.
+`reused`: a buffer has given the slab on before, so its steps are not new ones. `origin`, where a replay keeps the rows: the
+number of their first env in the run, and a number that is one more than that of the slab before if nothing lies between them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from srl.api.env import action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
 from srl.core.errors import SettingError
 from srl.core.spec import Leaf, TreeSpec, lead
+from srl.core.tree import map_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,24 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What an off-policy algorithm asks of the replay that its batches are drawn from."""
+
+    n_step: int = 1
+    """Rewards in the sum of a single transition; windows of several rows come without sums."""
+    gamma: float = 0.99
+    """Discount within these sums."""
+    prioritised: bool = False
+    """Rows are drawn by the priorities that `batch.give_back(priority=...)` hands back, and come with importance weights."""
+
+    def __post_init__(self) -> None:
+        if self.n_step < 1:
+            raise SettingError("n_step", f"must be at least 1, not {self.n_step}")
+        if not 0 <= self.gamma <= 1:
+            raise SettingError("gamma", f"must be between 0 and 1, not {self.gamma}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlabShape:
     """Sizes of one slab."""
 
@@ -105,6 +125,7 @@ def slab_spec(
     memory: TreeSpec,
     extra: Mapping[str, TreeSpec],
     signals: Mapping[str, TreeSpec],
+    origin: bool = False,
 ) -> dict[str, Any]:
     """The record of a sample stream."""
     steps, envs, agents = shape.steps, shape.envs, shape.agents
@@ -131,4 +152,34 @@ def slab_spec(
         spec["signals"] = {name: lead(leaf, *rows) for name, leaf in signals.items()}
     if memory != {}:
         spec["memory"] = lead(memory, shape.memories, envs, agents)
+    if origin:
+        spec["origin"] = Leaf((2,), "int64")
     return spec
+
+
+def drawn_spec(slab: Mapping[str, Any], size: int, window: Window) -> dict[str, Any]:
+    """The record of a batch that a replay of these slabs draws: `size` windows side by side, `[T, size, 1, ...]`.
+
+    Single rows: rows i and i+m of a ring, with the sum of the m rewards between them, and as `discount` gamma ** m, or 0 where
+    a termination lies there: a target is `reward[0] + discount[0] * V(obs[1])`. `env_steps`: those that came into the replay
+    since its process started, and which start that was.
+    """
+    steps, one = window.rows, (size, 1)
+
+    def rows(tree: Any, number: int) -> Any:
+        return map_tree(lambda leaf: Leaf((number, *one, *leaf.shape[3:]), leaf.dtype), tree)
+
+    spec: dict[str, Any] = {}
+    for name, tree in slab.items():
+        if name in ("obs", "first", "mask", "extra"):
+            spec[name] = rows(tree, steps + 1)
+        elif name == "state":
+            spec[name] = map_tree(lambda leaf: Leaf((steps + 1, size, *leaf.shape[2:]), leaf.dtype), tree)
+        elif name == "memory":
+            spec[name] = rows(tree, 1)
+        elif name not in ("version", "reused", "origin"):
+            spec[name] = rows(tree, steps)
+    if steps == 1:
+        spec["discount"] = Leaf((1, *one), "float32")
+    flat = {"version": "int64", "ids": "int64", "weight": "float32"}
+    return {**spec, **{name: Leaf((size,), kind) for name, kind in flat.items()}, "env_steps": Leaf((2,), "int64")}

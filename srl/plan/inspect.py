@@ -10,7 +10,7 @@ import numpy as np
 
 from srl.api.env import EnvSpec
 from srl.api.policy import Act, NoConfig, PolicySpec
-from srl.api.slab import Window
+from srl.api.slab import Replayed, Window
 from srl.core.errors import UserError, about
 from srl.core.load import load, nearest
 from srl.core.registry import REGISTRIES
@@ -18,7 +18,7 @@ from srl.core.seeds import Seeds
 from srl.core.spec import differences, spec_of
 from srl.core.tree import leaves, map_tree
 from srl.core.types import Component
-from srl.core.where import Path
+from srl.core.where import Path, dotted
 from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
 from srl.plan.acting import acting_policy, named_arrays, new_policy, zero_ask
@@ -132,12 +132,13 @@ def _inspect(name: str, graph: Graph, env: EnvSpec, teams: tuple[str, ...]) -> P
     act = policy.act(zero_ask(spec, policy.memory))
     found = {key: map_tree(lambda array: spec_of(np.asarray(array)[0]), leaf) for key, leaf in dict(act.extra).items()}
     wanted: tuple[str, ...] = ()
-    window = Window()
+    window, replay = Window(), None
     if entry.algorithm is not None:
         with about(*section, "algorithm", "use"):
             kind = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
         needs = kind.needs(load(kind.Config, entry.algorithm.args, path=(*section, "algorithm")), spec)
-        wanted, window = needs.extra, needs.window
+        wanted, window, replay = needs.extra, needs.window, needs.replay
+        _check_replay(replay, needs.joint, window, policy, section)
     if missing := [key for key in wanted if key not in found and key not in env.signals]:
         raise UserError(
             f"algorithm of '{name}' needs '{missing[0]}', but neither the policy nor the env provides it",
@@ -162,10 +163,34 @@ def _inspect(name: str, graph: Graph, env: EnvSpec, teams: tuple[str, ...]) -> P
         twin=twin,
         needs_torch=twin is None and params != {},
         window=window,
+        replay=replay,
     )
     if twin is not None:
         _compare(info, policy)
     return info
+
+
+def _check_replay(replay: Replayed | None, joint: bool, window: Window, policy: Any, section: Path) -> None:
+    """What a replay cannot give."""
+    if replay is None:
+        return
+    path = (*section, "algorithm", "window")
+    if joint:
+        raise UserError("a replay cannot keep agents apart", ("because", "Needs.joint and Needs.replay are both set"), code="E10")
+    if policy.memory != {} and window.length is None:
+        raise UserError(
+            f"'{dotted(path)}' must have a length: a replay has no slabs to train as a whole",
+            ("try", "Needs(window=Window(burn_in=40, length=40), ...)"),
+            code="E10",
+            path=path,
+        )
+    if window.rows > 1 and replay.n_step > 1:
+        raise UserError(
+            "a replay sums the rewards of single rows only",
+            ("found", f"n_step={replay.n_step} with windows of {window.rows} rows"),
+            ("try", "Replayed(n_step=1), and returns over the rows of the window"),
+            code="E10",
+        )
 
 
 def _check_learners(graph: Graph) -> None:

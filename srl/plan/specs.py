@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from srl.api.env import Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, TeamSpec, action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
-from srl.api.slab import Window
+from srl.api.slab import Replayed, Window
 from srl.core.spec import Leaf, TreeSpec, from_plain, lead, to_plain
 from srl.streams.base import StreamSpec
 
@@ -36,6 +36,8 @@ class PolicyInfo:
     """Whether acting needs torch."""
     window: Window = field(default_factory=Window)
     """What its algorithm trains together."""
+    replay: Replayed | None = None
+    """What its algorithm asks of a replay; None: it is on-policy, or does not learn."""
 
     @property
     def question(self) -> TreeSpec:
@@ -95,4 +97,5 @@ class Derived:
 
 _CLASSES = (
     Derived, PolicyInfo, StreamSpec, EnvSpec, TeamSpec, PolicySpec, Leaf, Discrete, MultiDiscrete, MultiBinary, Box, Window,
+    Replayed,
 )  # fmt: skip
