@@ -1,0 +1,1 @@
+"""Replay: rows are kept, and batches of them drawn in any order. numpy alone."""

@@ -1,0 +1,202 @@
+"""The store of a replay: slabs go in, batches drawn from all of their rows come out.
+
+A batch is a slab: leaves `[T, B, 1, ...]`, with one row more for `obs`, `first`, `mask`, `state` and `extra`, and
+
+    ids [B]         of the rows that the windows start with; what is given back finds them by it
+    weight [B]      importance weights, at most 1
+    version [B]     the policy that answered the first row
+    env_steps [1]   inserted so far
+
+Single transitions (`Window(length=1)`): T = 1, and the two rows of `obs` are row i and row i + m, where m <= n_step is where the
+sum of rewards ends: at the end of an episode, at a gap, or where no more rows are known. `reward[0]` is this discounted sum,
+`discount[0]` what the value of row i + m counts: gamma^m, or 0 after a termination. `terminated` and `truncated` are of row
+i + m - 1. Longer windows have the rows as they were recorded, and the memory of their first row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from srl.api.slab import Window
+from srl.core.spec import Leaf, lead, total_bytes
+from srl.core.tree import Array, leaves
+from srl.replay.rings import ASKED, Rings, RingShape, ring_record
+from srl.replay.uniform import Uniform
+
+_DRAWN = ("ids", "weight", "version", "env_steps", "discount")
+_LAST = ("terminated", "truncated")
+
+
+def batch_record(record: Mapping[str, Any], batch: int, window: Window) -> dict[str, Any]:
+    """The record of batches with so many windows, drawn from slabs with this record."""
+    rows = window.within(1).rows
+    spec: dict[str, Any] = {}
+    for name, tree in record.items():
+        if name in ("version", "reused"):
+            continue
+        steps = 1 if name == "memory" else rows + 1 if name in ASKED else rows
+        if name == "state":
+            spec[name] = lead(_inner(tree, 2), steps, batch)
+        else:
+            spec[name] = lead(_inner(tree, 3), steps, batch, 1)
+    spec["ids"] = Leaf((batch,), "int64")
+    spec["weight"] = Leaf((batch,), "float32")
+    spec["version"] = Leaf((batch,), "int64")
+    spec["env_steps"] = Leaf((1,), "int64")
+    if rows == 1:
+        spec["discount"] = Leaf((1, batch, 1), "float32")
+    return spec
+
+
+def store_bytes(record: Mapping[str, Any], *, columns: int, size: int, window: Window) -> int:
+    """Memory that a store with these settings takes once it is full."""
+    return total_bytes(ring_record(record, RingShape.of(record, columns=columns, size=size, window=window)))
+
+
+class Store:
+    """One ring for each env and agent. Nothing is allocated per row or per batch."""
+
+    def __init__(
+        self, record: Mapping[str, Any], *, columns: int, size: int, window: Window, n_step: int = 1, gamma: float = 0.99
+    ) -> None:  # fmt: skip
+        """`record`: of the slabs. `columns`: envs x agents of all that insert here. `size`: rows of all columns together."""
+        self.shape = RingShape.of(record, columns=columns, size=size, window=window)
+        self.inserted = 0
+        """Transitions so far; those of all agents count."""
+        self.env_steps = 0
+        """Env steps so far: steps in which any agent of an env took part."""
+        self._window = window = window.within(1)
+        self._single = window.rows == 1
+        self._record = record
+        self._rings = Rings(record, self.shape)
+        self._selector = Uniform(self._rings)
+        self._n_step = n_step
+        self._powers = np.float32(gamma) ** np.arange(n_step + 1, dtype=np.float32)
+        self._steps = np.arange(n_step)[:, None]
+        self._times = np.arange(window.rows + 1)[:, None]
+        self._plans: dict[int, tuple[Any, list[tuple[Array, Array, int]]]] = {}
+
+    def __len__(self) -> int:
+        """Windows that can be drawn now."""
+        return self._rings.windows
+
+    @property
+    def size(self) -> int:
+        """Rows that fit in."""
+        return self.shape.columns * (self.shape.rows - 1)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self._rings.arrays.values())
+
+    def insert(self, slab: Mapping[str, Any], first_column: int, continues: bool) -> None:
+        """Add the rows of one slab to the columns from `first_column` on (env by env, agents side by side).
+
+        `continues`: its row 0 is row T of the slab that was inserted there before.
+        """
+        low, high = self._rings.append(slab, first_column, continues)
+        valid = slab["valid"]
+        _, envs, agents = valid.shape
+        self._selector.changed(slice(first_column, first_column + envs * agents), low, high)
+        count = int(np.count_nonzero(valid))
+        self.inserted += count
+        self.env_steps += count if agents == 1 else int(np.count_nonzero(valid.any(axis=2)))
+
+    def sample(self, count: int, rng: np.random.Generator, out: Mapping[str, Any]) -> None:
+        """Draw windows into `out`, which fits `batch_record`. There must be one: `len(store) > 0`."""
+        assert self._rings.windows > 0, "nothing can be drawn yet"
+        starts, weight = self._selector.draw(count, rng)
+        shape = self.shape
+        slots = starts if shape.every == 1 else starts * shape.every
+        out["ids"][...] = self._ids(slots)
+        out["weight"][...] = 1.0 if weight is None else weight
+        out["env_steps"][0] = self.env_steps
+        flat = self._rings.flat
+        flat["version"].take(slots, 0, out["version"], "wrap")
+        if self._single:
+            rows = slots[None]
+            last, asked = self._sum(slots, out)
+        else:
+            asked = self._ahead(slots, self._times)
+            rows = last = asked[:-1]
+        places = (asked, rows, last, starts[None])
+        for source, target, which in self._plan(out):
+            source.take(places[which], 0, target, "wrap")
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _sum(self, slots: Array, out: Mapping[str, Any]) -> tuple[Array, Array]:
+        """Sums of rewards and their discounts into `out`; (slots of the last rows of the sums, `[2, B]` of i and i + m)."""
+        flat, reward, discount = self._rings.flat, out["reward"][0, :, 0], out["discount"][0, :, 0]
+        if self._n_step == 1:
+            flat["reward"].take(slots, 0, reward, "wrap")
+            last = slots
+            discount[...] = self._powers[1]
+            count: Any = 1
+        else:
+            ahead = self._ahead(slots, self._steps)
+            alive = flat["valid"].take(ahead, 0, None, "wrap")
+            np.logical_and.accumulate(alive, axis=0, out=alive)
+            rewards = flat["reward"].take(ahead, 0, None, "wrap")
+            rewards *= alive
+            rewards *= self._powers[:-1, None]
+            np.add.reduce(rewards, axis=0, out=reward)
+            count = np.add.reduce(alive, axis=0, dtype=np.int64)
+            self._powers.take(count, 0, discount, "clip")
+            last = self._ahead(slots, count - 1)
+        discount[flat["terminated"].take(last, 0, None, "wrap")] = 0.0
+        asked = np.empty((2, len(slots)), np.int64)
+        asked[0] = slots
+        asked[1] = self._ahead(slots, count)
+        return last[None], asked
+
+    def _ahead(self, slots: Array, steps: Any) -> Array:
+        """Slots of the rows so many steps later in the same rings. One ring is left to `take`, which goes round."""
+        ahead: Array = slots + steps
+        if self.shape.columns > 1:
+            rows = self.shape.rows
+            ahead -= rows * (slots % rows + steps >= rows)
+        return ahead
+
+    def _ids(self, slots: Array) -> Array:
+        """A slot, and how often its place had been written: a number that no other row has."""
+        shape, heads = self.shape, self._rings.heads
+        total = shape.columns * shape.rows
+        ids: Array
+        if shape.columns == 1:
+            round_, head = divmod(int(heads[0]), shape.rows)
+            ids = slots + round_ * total
+            ids -= total * (slots >= head)
+            return ids
+        column, place = np.divmod(slots, shape.rows)
+        rounds, places = np.divmod(heads.take(column), shape.rows)
+        rounds -= place >= places
+        ids = slots + rounds * total
+        return ids
+
+    def _plan(self, out: Mapping[str, Any]) -> list[tuple[Array, Array, int]]:
+        """(array of the rings, where its rows go, which of the slots) of every leaf; known from the last time."""
+        known = self._plans.get(id(out))
+        if known is not None and known[0] is out:
+            return known[1]
+        plan: list[tuple[Array, Array, int]] = []
+        for path, leaf in leaves(out):
+            name = path.partition("/")[0]
+            if name in _DRAWN or (self._single and name == "reward"):
+                continue
+            which = 0 if name in ASKED else 3 if name == "memory" else 2 if name in _LAST else 1
+            target = leaf if name == "state" else leaf.reshape(*leaf.shape[:2], *leaf.shape[3:], copy=False)
+            plan.append((self._rings.flat[path], target, which))
+        if len(self._plans) >= 64:
+            self._plans.clear()
+        self._plans[id(out)] = out, plan
+        return plan
+
+
+def _inner(tree: Any, axes: int) -> Any:
+    if isinstance(tree, Mapping):
+        return {name: _inner(branch, axes) for name, branch in tree.items()}
+    return Leaf(tree.shape[axes:], tree.dtype)
