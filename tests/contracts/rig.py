@@ -96,8 +96,7 @@ class Rig:
             else:
                 quiet += 1
                 if self.remote:
-                    for wakeup in self.wakeups:
-                        wakeup.wait(0.015)
+                    self.wakeups[quiet % len(self.wakeups)].wait(0.015)
 
     def close_end(self, end: End) -> None:
         end.close()

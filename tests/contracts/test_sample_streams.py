@@ -110,12 +110,11 @@ def test_the_longest_wait_gets_the_first_credit(rig: Rig) -> None:
     producers = [rig.producer(f"actor/{i}") for i in range(3)]
     consumer = rig.consumer()
     rig.join(producers, [consumer])
-    for index in (2, 0, 1):
+    for asked, index in enumerate((2, 0, 1), 1):
         assert producers[index].alloc() is None
-        rig.settle(rounds=8)  # sockets have threads of their own, which a busy machine keeps waiting
+        rig.until(lambda asked=asked: len(consumer._requests) == asked)
     for number in range(3):
         consumer.credit(number, 0)
-        rig.settle(rounds=8)
     assert [rig.until(producer.alloc).credit for producer in producers] == [1, 2, 0]
 
 
