@@ -72,6 +72,24 @@ def n_step(
     return target
 
 
+def project(
+    points: Tensor,  # [atoms] evenly spaced
+    chance: Tensor,  # [..., atoms] of the returns beyond
+    reward: Tensor,  # [...]
+    discount: Tensor,  # [...] 0 where nothing lies beyond
+) -> Tensor:  # [..., atoms]
+    """The distribution of `reward + discount * point`, on the same points: each chance is shared by its two neighbours
+    (Bellemare et al. 2017)."""
+    step = points[1] - points[0]
+    moved = (reward.unsqueeze(-1) + discount.unsqueeze(-1) * points).clamp(points[0], points[-1])
+    place = ((moved - points[0]) / step).clamp(max=len(points) - 1)
+    low = place.floor().clamp(max=len(points) - 2)
+    above = place - low
+    out = torch.zeros_like(chance)
+    out.scatter_add_(-1, low.long(), chance * (1.0 - above))
+    return out.scatter_add_(-1, low.long() + 1, chance * above)
+
+
 def discounted(x: Tensor, discount: Tensor) -> Tensor:
     """`y[t] = x[t] + discount[t] * y[t + 1]`, with zero after the end."""
     out = x.clone(memory_format=torch.contiguous_format)

@@ -1,4 +1,4 @@
-"""What follows from an action space: the map onto an env's bounds, whether a mask leaves a choice, sizes of policy heads."""
+"""What follows from an action space: the map onto an env's bounds, choices under a mask, sizes of policy heads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from srl.api.env import ActionSpec, Box, Discrete, MultiBinary, MultiDiscrete
+from srl.api.policy import Ask
 from srl.core.tree import Array
 
 
@@ -50,6 +51,28 @@ def has_choice(mask: Any, action: ActionSpec) -> Array:
         return np.asarray(mask.any(-1))
     edges = np.cumsum((0, *action.counts[:-1]))
     return np.asarray((np.add.reduceat(mask, edges, axis=-1, dtype=np.int64) > 1).any(-1))
+
+
+def choose(values: Array, epsilon: Array, ask: Ask) -> Array:
+    """`[N]`: the best of the allowed actions by values `[N, n]`, or any of them with the probability of the row's rung.
+
+    A row without any allowed action is as if all were allowed.
+    """
+    allowed: Any = None
+    if ask.mask is not None:
+        allowed = np.asarray(ask.mask)
+        allowed = allowed | ~allowed.any(1, keepdims=True)
+        values = np.where(allowed, values, -np.inf)
+    best: Array = values.argmax(1)
+    if ask.greedy:
+        return best
+    draws = ask.rng.uniform(2)
+    if allowed is None:
+        anyone = (draws[:, 1] * values.shape[1]).astype(np.int64)
+    else:
+        place = (draws[:, 1] * allowed.sum(1)).astype(np.int64)
+        anyone = (allowed.cumsum(1) > place[:, None]).argmax(1)
+    return np.where(draws[:, 0] < epsilon[ask.ids % len(epsilon)], anyone, best)
 
 
 def head_size(action: ActionSpec) -> int:

@@ -161,6 +161,15 @@ class Batch:
                 self._names.append(name)
         return self
 
+    def asked(self, start: int, stop: int | None = None, memory: Any = None) -> Batch:
+        """What a policy is asked in rows `start` to `stop`, to unroll it there: views. `memory`: before the first of them."""
+        rows: dict[str, Any] = {}
+        for name in ("obs", "mask", "state", "first"):
+            tree = getattr(self, name)
+            rows[name] = None if tree is None else map_tree(lambda leaf: leaf[start:stop], tree)
+        rows["memory"] = self.memory if memory is None else memory
+        return Batch({**rows, "valid": torch.ones_like(rows["first"])}, self.origin)
+
     def keep(self, *names: str) -> Batch:
         """A copy of these leaves that outlives the update; without names, of all."""
         rows = {name: getattr(self, name) for name in names or self._names}

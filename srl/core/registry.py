@@ -31,8 +31,13 @@ BUILTIN: dict[str, dict[str, str]] = {
         "actor_critic": "srl.nets.actor_critic:ActorCritic",
         "recurrent": "srl.nets.recurrent:Recurrent",
         "entity": "srl.nets.entity:EntityPolicy",
+        "q_network": "srl.nets.q_network:QNetwork",
     },
-    "algorithm": {"ppo": "srl.algorithms.ppo:PPO", "impala": "srl.algorithms.impala:Impala"},
+    "algorithm": {
+        "ppo": "srl.algorithms.ppo:PPO",
+        "impala": "srl.algorithms.impala:Impala",
+        "dqn": "srl.algorithms.dqn:DQN",
+    },
     "learner": {"single": "srl.learners.single:SingleLearner"},
     "worker": {
         "actor": "srl.workers.actor:ActorWorker",

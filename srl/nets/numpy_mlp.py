@@ -87,10 +87,10 @@ class MLPPolicy:
 
     def load(self, params: Tree, version: int) -> None:
         """Take the parameters of an `ActorCritic` by name."""
-        named = dict(_named(params))
+        given = dict(named(params))
         for i, tower in enumerate(self._towers):
             for depth, width in enumerate(self.config.hidden):
-                weight, bias = named[f"{tower}.layers.{depth}.weight"], named[f"{tower}.layers.{depth}.bias"]
+                weight, bias = given[f"{tower}.layers.{depth}.weight"], given[f"{tower}.layers.{depth}.bias"]
                 part = slice(i * width, (i + 1) * width)
                 if depth == 0:
                     self._input[part, :-1], self._input[part, -1] = weight, bias
@@ -99,16 +99,16 @@ class MLPPolicy:
         for _, _, biases in self._buffers.values():
             for full, bias in zip(biases, self._biases, strict=True):
                 full[...] = bias
-        self._heads[: self._logits, : self._last] = named["logits.weight"]
-        mean, deviation = named["value.moments"]
-        self._heads[self._logits, -self._last :] = deviation * named["value.weight"][0]
-        self._offsets[:-1, 0] = named["logits.bias"]
-        self._offsets[-1, 0] = mean + deviation * named["value.bias"][0]
-        if "normalizer.mean" in named:
-            self._mean = np.array(named["normalizer.mean"])[:, None]
-            self._scale = np.array(named["normalizer.scale"])[:, None]
+        self._heads[: self._logits, : self._last] = given["logits.weight"]
+        mean, deviation = given["value.moments"]
+        self._heads[self._logits, -self._last :] = deviation * given["value.weight"][0]
+        self._offsets[:-1, 0] = given["logits.bias"]
+        self._offsets[-1, 0] = mean + deviation * given["value.bias"][0]
+        if "normalizer.mean" in given:
+            self._mean = np.array(given["normalizer.mean"])[:, None]
+            self._scale = np.array(given["normalizer.scale"])[:, None]
         if self._log_std.size:
-            self._log_std[...] = named["log_std"]
+            self._log_std[...] = given["log_std"]
             self._sampler.spread(self._log_std)
         self.version = version
 
@@ -185,10 +185,10 @@ class MLPPolicy:
         return self._buffers[rows]
 
 
-def _named(tree: Any, prefix: str = "") -> Iterator[tuple[str, Array]]:
+def named(tree: Any, prefix: str = "") -> Iterator[tuple[str, Array]]:
     """(name, array): a flat dict with dots in its names, or a nested one."""
     if isinstance(tree, Mapping):
         for key, part in tree.items():
-            yield from _named(part, f"{prefix}.{key}" if prefix else key)
+            yield from named(part, f"{prefix}.{key}" if prefix else key)
     else:
         yield prefix, tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -132,10 +132,23 @@ class Recurrent(NeuralPolicy):
         return y, after
 
 
+class Inputs(Protocol):
+    """The settings of an encoder."""
+
+    @property
+    def normalize_obs(self) -> bool: ...
+
+    @property
+    def decay(self) -> float: ...
+
+    @property
+    def features(self) -> int: ...
+
+
 class Encoder(nn.Module):
     """The leaves of a tree as one vector: images through convolutions, everything else concatenated."""
 
-    def __init__(self, spec: TreeSpec, config: RecurrentConfig) -> None:
+    def __init__(self, spec: TreeSpec, config: Inputs) -> None:
         super().__init__()
         self._vectors = [(path, leaf.shape) for path, leaf in leaves(spec) if not is_picture(leaf)]
         self._pictures = [path for path, leaf in leaves(spec) if is_picture(leaf)]
