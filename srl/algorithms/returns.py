@@ -72,6 +72,18 @@ def n_step(
     return target
 
 
+def squash(x: Tensor, slope: float = 1e-3) -> Tensor:
+    """A scale on which large returns lie closer together: `sign(x) * (sqrt(|x| + 1) - 1) + slope * x` (Pohlen et al. 2018)."""
+    return x.sign() * ((x.abs() + 1.0).sqrt() - 1.0) + slope * x
+
+
+def unsquash(y: Tensor, slope: float = 1e-3) -> Tensor:
+    """The inverse of `squash`."""
+    above = y.abs() + 1.0 + slope
+    root = 2.0 * above / ((1.0 + 4.0 * slope * above).sqrt() + 1.0)
+    return y.sign() * (root.square() - 1.0)
+
+
 def project(
     points: Tensor,  # [atoms] evenly spaced
     chance: Tensor,  # [..., atoms] of the returns beyond

@@ -179,7 +179,10 @@ class Batch:
         return Batch(copied, Origin(self.origin.seed, self.origin.update, self.origin.memory_every, ranks=self.origin.ranks))
 
     def give_back(self, **leaves: Any) -> None:
-        """Leaves `[B, ...]` for the source of this batch, which knows its rows by `ids`: only a replay has them."""
+        """Leaves `[B, ...]` for the source of this batch, which knows its windows by `ids`: only a replay has them.
+
+        `priority`: of the window. `memory`: before its first trained row, the one after the burn-in.
+        """
         if "ids" not in self._names:
             raise ValueError("these rows have no ids: they come from actors, and nothing can be given back to them")
         host = {name: map_tree(lambda leaf: leaf.detach().cpu().numpy().copy(), tree) for name, tree in leaves.items()}

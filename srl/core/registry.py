@@ -32,11 +32,13 @@ BUILTIN: dict[str, dict[str, str]] = {
         "recurrent": "srl.nets.recurrent:Recurrent",
         "entity": "srl.nets.entity:EntityPolicy",
         "q_network": "srl.nets.q_network:QNetwork",
+        "recurrent_q": "srl.nets.recurrent_q:RecurrentQ",
     },
     "algorithm": {
         "ppo": "srl.algorithms.ppo:PPO",
         "impala": "srl.algorithms.impala:Impala",
         "dqn": "srl.algorithms.dqn:DQN",
+        "r2d2": "srl.algorithms.r2d2:R2D2",
     },
     "learner": {"single": "srl.learners.single:SingleLearner"},
     "worker": {
