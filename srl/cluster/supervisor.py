@@ -19,8 +19,7 @@ from srl.cluster.rpc import LEASE, Attachment
 from srl.cluster.security import Join
 from srl.control.processes import ProcessBackend
 from srl.core.errors import SrlError
-from srl.core.readings import Reading
-from srl.workers.messages import Message
+from srl.workers.messages import Message, ProcessReport
 
 REPORT_EVERY = 1.0
 PATIENCE = 1800.0
@@ -36,7 +35,7 @@ class Supervisor:
         self._backend = ProcessBackend()
         self._lease, self._patience = lease, patience
         self._own_address = _address_towards(join.address)
-        self._reports: dict[str, Any] = {}
+        self._reports: dict[str, ProcessReport] = {}
         self._stopping = 0.0
         self._attachment = Attachment(join, host)
 
@@ -90,17 +89,15 @@ class Supervisor:
             self._send_reports({name: self._reports.pop(name) for name in [message["process"]] if name in self._reports})
         self._attachment.send(message)
 
-    def _add(self, name: str, entry: dict[str, Any]) -> None:
+    def _add(self, name: str, entry: ProcessReport) -> None:
         """Keep the newest report of a process, with the means of those before it that were not sent."""
-        before = self._reports.get(name, {"workers": {}})["workers"]
-        for worker, report in entry["workers"].items():
-            if worker in before:
-                reading = Reading.from_data(report["reading"])
-                reading.follow(Reading.from_data(before[worker]["reading"]))
-                report["reading"] = reading.to_data()
+        if (before := self._reports.get(name)) is not None:
+            for worker, report in entry.workers.items():
+                if worker in before.workers:
+                    report.reading.follow(before.workers[worker].reading)
         self._reports[name] = entry
 
-    def _send_reports(self, reports: dict[str, Any]) -> None:
+    def _send_reports(self, reports: dict[str, ProcessReport]) -> None:
         if reports:
             self._attachment.send({"type": "report", "processes": reports})
 

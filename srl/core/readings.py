@@ -63,7 +63,7 @@ class Metric:
             if self.rule == "spread":
                 self.low, self.high = min(self.low, other.low), max(self.high, other.high)
 
-    def to_data(self) -> list[Any]:
+    def to_plain(self) -> list[Any]:
         """`[rule, value, ...]`, without numpy scalars and without what the rule does not use."""
         data = [self.rule, float(self.value)]
         if self.rule in _FLOW:
@@ -157,12 +157,12 @@ class Reading:
             elif metric.rule in _FLOW and metric.rule != "point":
                 self.metrics[name].merge(metric)
 
-    def to_data(self) -> dict[str, list[Any]]:
+    def to_plain(self) -> dict[str, list[Any]]:
         """The form of a message."""
-        return {name: metric.to_data() for name, metric in self.metrics.items()}
+        return {name: metric.to_plain() for name, metric in self.metrics.items()}
 
     @classmethod
-    def from_data(cls, data: dict[str, list[Any]]) -> Reading:
+    def from_plain(cls, data: dict[str, list[Any]]) -> Reading:
         """The reading in a message."""
         return cls({name: Metric(*numbers) for name, numbers in data.items()})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from srl.core.errors import SettingError
@@ -121,6 +121,10 @@ class Counts:
     def drop(self, reason: str, number: int = 1) -> None:
         """Count records that nobody takes."""
         self.dropped[reason] = self.dropped.get(reason, 0) + number
+
+    def copy(self) -> Counts:
+        """As they are now."""
+        return replace(self, dropped=dict(self.dropped))
 
     def add(self, more: Counts) -> None:
         self.put += more.put

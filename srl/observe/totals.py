@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from srl.core.readings import Metric, Reading
 from srl.core.types import BoundEnd, Counts, Waiting
@@ -17,7 +16,7 @@ from srl.observe.figures import EPISODES, Figures
 from srl.observe.ledger import Ledger, Ledgers
 from srl.observe.metrics import Processors, Rate
 from srl.observe.report import Report, StreamRow, WorkerRow, by_role
-from srl.workers.messages import WorkerReport, report_from_data
+from srl.workers.messages import ProcessReport, WorkerReport
 
 
 @dataclass(slots=True)
@@ -61,16 +60,16 @@ class Totals:
 
     # in -----------------------------------------------------------------------------------------------------------
 
-    def take(self, process: str, entry: Mapping[str, Any]) -> None:
+    def take(self, process: str, entry: ProcessReport) -> None:
         """One process's part of a report."""
         known = self._processes.setdefault(process, _Process())
         if not known.alive:
             known = self._processes[process] = _Process()
         if not self.resting:
-            known.cores.update(entry["cpu"], entry["time"])
-        known.rss = entry["rss"]
-        for name, data in entry["workers"].items():
-            self._worker(name, report_from_data(data), entry["time"])
+            known.cores.update(entry.cpu, entry.time)
+        known.rss = entry.rss
+        for name, report in entry.workers.items():
+            self._worker(name, report, entry.time)
 
     def forget(
         self, process: str, workers: Iterable[str], ends: Iterable[BoundEnd], observers: Mapping[str, Collection[str]]

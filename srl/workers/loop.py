@@ -168,7 +168,7 @@ class WorkerLoop:
                 busy=self._busy[name],
                 waits=worker.waits(),
                 finished=worker.finished,
-                counts={port: end.counts for port, end in self._ends[name].items()},
+                counts={port: end.counts.copy() for port, end in self._ends[name].items()},
             )
             for name, worker in self.workers.items()
         }

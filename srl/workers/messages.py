@@ -36,6 +36,33 @@ Peers: TypeAlias = dict[str, dict[str, list[BoundEnd]]]
 LIMIT = 1 << 20
 """Bytes of one message."""
 
+
+@dataclass(slots=True)
+class WorkerReport:
+    """The report of one worker."""
+
+    reading: Reading
+    busy: float
+    """Seconds spent in polls that did something, since the start."""
+    waits: tuple[Waiting, ...]
+    finished: bool
+    counts: Mapping[str, Counts]
+    """Port -> totals of its end."""
+
+
+@dataclass(slots=True)
+class ProcessReport:
+    """The reports of all workers of a process."""
+
+    time: float
+    """On the monotonic clock of its host."""
+    cpu: float
+    """Seconds since the start."""
+    rss: int
+    """Bytes resident."""
+    workers: Mapping[str, WorkerReport]
+
+
 _ENVELOPE = {"type", "seq", "ack"}
 
 _SCHEMA: Mapping[str, Mapping[str, Any]] = {
@@ -60,7 +87,7 @@ _SCHEMA: Mapping[str, Mapping[str, Any]] = {
     "make": {"process": str},
     "ready": {"process": str},
     "go": {"process": str},
-    "report": {"processes": Mapping[str, Any]},
+    "report": {"processes": Mapping[str, ProcessReport]},
     "drain": {"process": str, "last": bool},
     "drained": {"process": str},
     "stop": {"process": str, "save": bool},
@@ -112,45 +139,6 @@ def _check_fields(message: Any) -> Mapping[str, Any]:
 def _plain(value: Any) -> Any:
     """Dataclasses, and numpy's numbers."""
     return value.item() if hasattr(value, "item") else dump(value)
-
-
-@dataclass(slots=True)
-class WorkerReport:
-    """The report of one worker."""
-
-    reading: Reading
-    busy: float
-    """Seconds spent in polls that did something, since the start."""
-    waits: tuple[Waiting, ...]
-    finished: bool
-    counts: Mapping[str, Counts]
-    """Port -> totals of its end."""
-
-
-def report_to_data(report: WorkerReport) -> dict[str, Any]:
-    """The form of a message."""
-    return {
-        "reading": report.reading.to_data(),
-        "busy": float(report.busy),
-        "waits": [[waiting.what, list(waiting.whom)] for waiting in report.waits],
-        "finished": bool(report.finished),
-        "counts": {port: counts_to_data(counts) for port, counts in report.counts.items()},
-    }
-
-
-def report_from_data(data: Mapping[str, Any]) -> WorkerReport:
-    return WorkerReport(
-        reading=Reading.from_data(data["reading"]),
-        busy=data["busy"],
-        waits=tuple(Waiting(str(what), tuple(whom)) for what, whom in data["waits"]),
-        finished=data["finished"],
-        counts={port: Counts(*numbers) for port, numbers in data["counts"].items()},
-    )
-
-
-def counts_to_data(counts: Counts) -> list[Any]:
-    dropped = {str(reason): int(number) for reason, number in counts.dropped.items()}
-    return [int(counts.put), int(counts.taken), int(counts.released), int(counts.bytes), dropped]
 
 
 _LENGTH = struct.Struct("<I")

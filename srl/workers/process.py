@@ -26,7 +26,7 @@ from srl.core.errors import SrlError
 from srl.core.registry import load_plugins
 from srl.streams.transport import Network
 from srl.workers.loop import WorkerLoop
-from srl.workers.messages import Channel, Message, report_to_data
+from srl.workers.messages import Channel, Message, ProcessReport
 
 Phase = Literal["empty", "open", "running", "draining", "closed"]
 
@@ -90,10 +90,9 @@ class ProcessAgent:
         """Send the readings of every worker."""
         if self.loop is None:
             return
-        workers = {name: report_to_data(report) for name, report in self.loop.reports().items()}
         used = resource.getrusage(resource.RUSAGE_SELF)
         cpu = used.ru_utime + used.ru_stime
-        entry = {"time": time.monotonic(), "cpu": cpu, "rss": _resident(), "workers": workers}
+        entry = ProcessReport(time.monotonic(), cpu, _resident(), self.loop.reports())
         self._send({"type": "report", "processes": {self.process: entry}})
 
     def failed(self, error: BaseException) -> None:

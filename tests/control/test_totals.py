@@ -12,7 +12,8 @@ import pytest
 from rig import graph, with_node
 
 from srl.control.runlog import RunLog
-from srl.core.types import BoundEnd, Component, PolicyEntry
+from srl.core.readings import Reading
+from srl.core.types import BoundEnd, Component, Counts, PolicyEntry
 from srl.observe.report import Evaluation
 from srl.observe.result import RunResult
 from srl.observe.screen import line, screen
@@ -22,6 +23,7 @@ from srl.observe.totals import Totals
 from srl.store import checkpoint
 from srl.store.lines import read_lines, read_numbers
 from srl.store.run_folder import RunFolder
+from srl.workers.messages import ProcessReport, WorkerReport
 
 
 def totals() -> Totals:
@@ -32,14 +34,8 @@ def totals() -> Totals:
 
 
 def entry(worker: str, port: str, *, reading: Any = None, at: float = 1.0, cpu: float = 0.5) -> Any:
-    report = {
-        "reading": reading or {},
-        "busy": 0.92 * at,
-        "waits": [],
-        "finished": False,
-        "counts": {port: [1, 1, 1, 8, {}]},
-    }
-    return {"time": at, "cpu": cpu, "rss": 1, "workers": {worker: report}}
+    report = WorkerReport(Reading.from_plain(reading or {}), 0.92 * at, (), False, {port: Counts(1, 1, 1, 8)})
+    return ProcessReport(at, cpu, 1, {worker: report})
 
 
 def lag(low: float, high: float, total: float, number: float) -> Any:
@@ -200,8 +196,8 @@ def test_a_queue_is_never_less_than_empty_nor_more_than_full() -> None:
     seen = totals()
     for put, taken, queue in ((10, 32, 0), (50, 32, 8), (33, 32, 1)):
         made, taken_in = entry("counter/0", "out"), entry("adder/0", "in")
-        made["workers"]["counter/0"]["counts"] = {"out": [put, 0, 0, 8, {}]}
-        taken_in["workers"]["adder/0"]["counts"] = {"in": [0, taken, taken, 8, {}]}
+        made.workers["counter/0"].counts = {"out": Counts(put, 0, 0, 8)}
+        taken_in.workers["adder/0"].counts = {"in": Counts(0, taken, taken, 8)}
         seen.take("counter/0", made)
         seen.take("adder/0", taken_in)
         (row,) = seen.report().streams

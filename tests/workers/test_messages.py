@@ -15,7 +15,7 @@ from srl.core.readings import Reading
 from srl.core.types import BoundEnd, Counts, Waiting
 from srl.graph.placement import workers_by_process
 from srl.graph.spec import Node
-from srl.workers.messages import LIMIT, Channel, WorkerReport, pack, report_from_data, report_to_data, unpack
+from srl.workers.messages import LIMIT, Channel, ProcessReport, WorkerReport, pack, unpack
 from tests.control.rig import graph
 from tests.errors import raises
 
@@ -62,7 +62,8 @@ def test_a_report_survives_the_way() -> None:
     reading.point("eval/return", 475.0, 1000, 8)
     reading.time("env step", 0.25)
     report = WorkerReport(reading, 0.5, (Waiting("credit", ("trainer/0",)),), False, {"out": Counts(4, 3, 2, 100, {"stop": 1})})
-    assert report_from_data(msgpack.unpackb(msgpack.packb(report_to_data(report)))) == report
+    message = {"type": "report", "processes": {"actor/0": ProcessReport(1.5, 0.25, 4096, {"actor/0": report})}}
+    assert unpack(pack(message)) == message
 
 
 def test_a_channel_keeps_messages_whole_and_in_order_however_they_are_cut() -> None:
