@@ -26,6 +26,17 @@ def with_bias(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return _onednn(x, weight, bias) if is_for_onednn(x, x.numel() * weight.shape[0]) else torch.addmm(bias, x, weight.t())
 
 
+def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
+    """The activation of `x @ weight.T + bias` of matrices on CPU, in float32, without autograd."""
+    if activation == "relu":
+        if is_for_onednn(x, 4 * x.numel() * weight.shape[0]):  # one pass less: worthwhile for smaller products too
+            out: Tensor = _LINEAR(_whole(x), _whole(weight), bias, "relu", [], "")
+            return out
+        return with_bias(x, weight, bias).relu_()
+    out = with_bias(x, weight, bias)
+    return out.tanh_() if activation == "tanh" else nn.functional.elu_(out)
+
+
 def mm(one: Tensor, two: Tensor, *, half: bool = False, out: Tensor | None = None) -> Tensor:
     """`one @ two` on CPU, in float32, without autograd; with `half` either may be rounded already."""
     if half:

@@ -1,0 +1,112 @@
+"""Towers side by side as one node, against plain torch layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from srl.nets.ensemble import Ensemble
+from srl.nets.norms import BatchRenorm
+
+ACTIVATIONS: dict[str, Any] = {"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU}
+
+
+def _plain(net: Ensemble, tower: int, activation: str) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for i, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
+        layer = nn.Linear(weight.shape[2], weight.shape[1])
+        layer.weight.data, layer.bias.data = weight[tower].detach().clone(), bias[tower].detach().clone()
+        layers += [layer, ACTIVATIONS[activation]()] if i < len(net.weights) - 1 else [layer]
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("count", "outputs", "hidden", "rows"), [(2, 1, (32, 16), 7), (1, 4, (8,), 5), (3, 2, (256, 256), 256), (2, 1, (), 4)]
+)
+def test_values_and_gradients_are_those_of_layers(
+    activation: str, count: int, outputs: int, hidden: tuple[int, ...], rows: int
+) -> None:
+    torch.manual_seed(0)
+    net = Ensemble((6, *hidden, outputs), count, activation=activation)
+    with torch.no_grad():
+        for bias in net.biases:
+            bias.normal_()
+    x = torch.randn(2, rows, 6, requires_grad=True)
+    given = torch.randn(count, 2, rows, outputs)
+    values = net(x)
+    (values * given).sum().backward()
+    again = x.detach().clone().requires_grad_()
+    plain = [_plain(net, tower, activation) for tower in range(count)]
+    wanted = torch.stack([one(again) for one in plain])
+    (wanted * given).sum().backward()
+    np.testing.assert_allclose(values.detach(), wanted.detach(), atol=1e-4)
+    np.testing.assert_allclose(_grad(x), _grad(again), atol=1e-3)
+    for tower, one in enumerate(plain):
+        linear = [layer for layer in one if isinstance(layer, nn.Linear)]
+        for i, layer in enumerate(linear):
+            np.testing.assert_allclose(_grad(net.weights[i])[tower], _grad(layer.weight), atol=3e-3, rtol=1e-3)
+            np.testing.assert_allclose(_grad(net.biases[i])[tower], _grad(layer.bias), atol=3e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("norm", ["no", "layer", "batch"])
+def test_a_frozen_pass_reaches_the_inputs_alone_and_a_part_is_the_first_towers(norm: Any) -> None:
+    torch.manual_seed(1)
+    net = Ensemble((6, 16, 16, 1), 2, norm=norm).eval()
+    x = torch.randn(9, 6, requires_grad=True)
+    whole = net(x)
+    whole[0].sum().backward()
+    wanted = _grad(x)
+    net.zero_grad()
+    x.grad = None
+    part = net(x, frozen=True, only=1)
+    part.sum().backward()
+    np.testing.assert_allclose(part.detach()[0], whole.detach()[0], atol=1e-6)
+    np.testing.assert_allclose(_grad(x), wanted, atol=1e-6)
+    assert all(one.grad is None for one in (*net.weights, *net.biases))
+
+
+def test_rows_whose_gradient_is_zero_change_nothing() -> None:
+    torch.manual_seed(2)
+    net = Ensemble((6, 128, 128, 1), 2)
+    x = torch.randn(256, 6)
+    pick = torch.rand(256) < 0.4
+    given = torch.where(torch.stack((pick, ~pick)), torch.randn(2, 256), torch.zeros(2, 256))
+    one = x.clone().requires_grad_()
+    (net(one, frozen=True)[..., 0] * given).sum().backward()
+    other = x.clone().requires_grad_()
+    wanted = torch.stack([_plain(net, tower, "relu")(other)[..., 0] for tower in range(2)])
+    (wanted * given).sum().backward()
+    np.testing.assert_allclose(_grad(one), _grad(other), atol=1e-5)
+
+
+def test_layer_normalization_is_that_of_torch_for_each_tower() -> None:
+    torch.manual_seed(3)
+    net = Ensemble((6, 16, 1), 2, norm="layer")
+    x = torch.randn(9, 6)
+    for tower in range(2):
+        plain = _plain(net, tower, "relu")
+        wanted = plain[2](torch.relu(nn.functional.layer_norm(plain[0](x), (16,))))
+        np.testing.assert_allclose(net(x)[tower].detach(), wanted.detach(), atol=1e-5)
+
+
+def test_batch_renormalization_begins_as_batch_normalization_and_ends_at_the_running_statistics() -> None:
+    torch.manual_seed(4)
+    norm, plain = BatchRenorm(1, 5, momentum=0.9, warmup=200), nn.BatchNorm1d(5, eps=1e-3)
+    x = torch.randn(64, 5) * 3.0 + 2.0
+    np.testing.assert_allclose(norm(x[None])[0].detach(), plain(x).detach(), atol=1e-4)
+    for _ in range(300):
+        batch = torch.randn(1, 512, 5) * 3.0 + 2.0
+        trained = norm(batch)
+    norm.eval()
+    np.testing.assert_allclose(norm(batch).detach(), trained.detach(), atol=0.2)
+    assert float((norm.mean - 2.0).abs().max()) < 0.3 and float((norm.deviation - 3.0).abs().max()) < 0.3
+
+
+def _grad(tensor: Tensor) -> Tensor:
+    assert tensor.grad is not None
+    return tensor.grad
