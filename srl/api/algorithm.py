@@ -69,6 +69,8 @@ class Algorithm(nn.Module, ABC):
 
     Config: ClassVar[type] = NoConfig
     """A frozen dataclass whose fields are `option(default, "help", low=, high=)`."""
+    Policy: ClassVar[type] = NeuralPolicy
+    """What it can train."""
 
     def __init__(
         self, *, config: Any, policy: NeuralPolicy, spec: PolicySpec, clock: Clock, device: torch.device,

@@ -8,7 +8,14 @@ from typing import Any
 from srl.core.where import Path, Provenance
 
 POLICY = "actor_critic"
-"""What `policy:` is when it says only settings."""
+"""What `policy:` is when it does not say, but for these algorithms."""
+POLICIES = {
+    "sac": "squashed_gaussian",
+    "td3": "deterministic",
+    "ddpg": "deterministic",
+    "dqn": "q_network",
+    "r2d2": "recurrent_q",
+}
 
 
 def spelled_out(data: Mapping[str, Any], where: Provenance | None) -> tuple[dict[str, Any], Provenance | None]:
@@ -34,10 +41,14 @@ def spelled_out(data: Mapping[str, Any], where: Provenance | None) -> tuple[dict
 
 
 def _policy_named(part: Mapping[str, Any]) -> dict[str, Any]:
-    """`policy: {hidden: [64]}` is the default one with that setting."""
-    policy = part.get("policy")
+    """`policy: {hidden: [64]}` is the default one of the algorithm with that setting."""
+    policy, algorithm = part.get("policy"), part.get("algorithm")
+    use = algorithm.get("use") if isinstance(algorithm, Mapping) else algorithm
+    default = POLICIES.get(use, POLICY) if isinstance(use, str) else POLICY
     if isinstance(policy, Mapping) and "use" not in policy:
-        return {**part, "policy": {"use": POLICY, **policy}}
+        return {**part, "policy": {"use": default, **policy}}
+    if policy is None and default != POLICY:
+        return {**part, "policy": default}
     return dict(part)
 
 

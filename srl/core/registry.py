@@ -33,12 +33,17 @@ BUILTIN: dict[str, dict[str, str]] = {
         "entity": "srl.nets.entity:EntityPolicy",
         "q_network": "srl.nets.q_network:QNetwork",
         "recurrent_q": "srl.nets.recurrent_q:RecurrentQ",
+        "squashed_gaussian": "srl.nets.continuous:SquashedGaussian",
+        "deterministic": "srl.nets.continuous:Deterministic",
     },
     "algorithm": {
         "ppo": "srl.algorithms.ppo:PPO",
         "impala": "srl.algorithms.impala:Impala",
         "dqn": "srl.algorithms.dqn:DQN",
         "r2d2": "srl.algorithms.r2d2:R2D2",
+        "sac": "srl.algorithms.sac:SAC",
+        "td3": "srl.algorithms.td3:TD3",
+        "ddpg": "srl.algorithms.ddpg:DDPG",
     },
     "learner": {"single": "srl.learners.single:SingleLearner"},
     "worker": {

@@ -136,6 +136,14 @@ def _inspect(name: str, graph: Graph, env: EnvSpec, teams: tuple[str, ...]) -> P
     if entry.algorithm is not None:
         with about(*section, "algorithm", "use"):
             kind = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
+        if not isinstance(policy, kind.Policy):
+            raise UserError(
+                f"algorithm {entry.algorithm.use} cannot train policy {entry.policy.use}",
+                ("expected", f"a {kind.Policy.__name__} ({kind.Policy.__module__})"),
+                ("try", "leave `policy` out, for the one that the algorithm is made for"),
+                code="E10",
+                path=(*section, "policy"),
+            )
         needs = kind.needs(load(kind.Config, entry.algorithm.args, path=(*section, "algorithm")), spec)
         wanted, window, replay = needs.extra, needs.window, needs.replay
         _check_replay(replay, needs.joint, window, policy, section)
@@ -206,7 +214,11 @@ def _compare(info: PolicyInfo, policy: Any) -> None:
     """A twin that acts differently is an error of its author, found before the run."""
     twin = acting_policy(info)
     twin.load(named_arrays(policy), 0)
-    expected, got = _noisy_act(policy, info.spec), _noisy_act(twin, info.spec)
+    for greedy in (False, True):
+        _compare_acts(info, _noisy_act(policy, info.spec, greedy), _noisy_act(twin, info.spec, greedy))
+
+
+def _compare_acts(info: PolicyInfo, expected: Act, got: Act) -> None:
     pairs = zip(
         leaves({"action": expected.action, "extra": expected.extra}),
         leaves({"action": got.action, "extra": got.extra}),
@@ -222,8 +234,9 @@ def _compare(info: PolicyInfo, policy: Any) -> None:
             )
 
 
-def _noisy_act(policy: Any, spec: PolicySpec) -> Act:
+def _noisy_act(policy: Any, spec: PolicySpec, greedy: bool) -> Act:
     ask = zero_ask(spec, {}, envs=16)
+    ask.greedy = greedy
     noise = np.random.default_rng(0)
     ask.obs = map_tree(lambda leaf: noise.standard_normal(leaf.shape).astype(leaf.dtype), ask.obs)
     result: Act = policy.act(ask)
