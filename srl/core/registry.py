@@ -25,6 +25,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "pettingzoo": "srl.envs.pettingzoo:PettingZooEnv",
         "fake": "srl.envs.fake:FakeEnv",
         "hide_and_seek": "srl.envs.hide_and_seek.env:HideAndSeekVec",
+        "catch": "srl.envs.catch:Catch",
         "cartpole_positions": "srl.envs.hidden_velocity:CartPolePositions",
     },
     "policy": {

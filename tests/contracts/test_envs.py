@@ -22,6 +22,8 @@ ENVS: dict[str, Any] = {
     "cartpole": "CartPole-v1",
     "cartpole_vector": {"use": "gym_vector", "id": "CartPole-v1"},
     "cartpole_positions": "cartpole_positions",
+    "catch": {"use": "catch", "height": 4, "width": 5},
+    "catch_told": {"use": "catch", "height": 5, "width": 4, "told": True},
     "pendulum": {"use": "Pendulum-v1", "max_episode_steps": 17},
     "mountain_car": {"use": "MountainCar-v0", "max_episode_steps": 23},
     "acrobot": {"use": "Acrobot-v1", "max_episode_steps": 23},
@@ -42,7 +44,7 @@ ENVS: dict[str, Any] = {
     "hide_and_seek": "hide_and_seek",
 }  # fmt: skip
 SAVEABLE = {"cartpole", "cartpole_vector", "pendulum", "mountain_car", "acrobot", "half_cheetah", "hopper", "ant", "reacher"} | {
-    "fake", "fake_images", "fake_teams", "fake_box", "hide_and_seek", "cartpole_positions",
+    "fake", "fake_images", "fake_teams", "fake_box", "hide_and_seek", "cartpole_positions", "catch", "catch_told",
 }  # fmt: skip
 NEVER_ENDS_SOON = {"hide_and_seek"}
 
