@@ -72,6 +72,90 @@ def test_single_transitions_are_those_of_the_slow_store(shape, n_step, slabs, ro
     assert (out["weight"] == 1).all()
 
 
+windows = st.sampled_from([Window(1, 2, 0), Window(2, 4, 2), Window(0, 3, 0), Window(4, 2, 0), Window(length=2), Window(1, 3, 1)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    shape=shapes, window=windows, memory=st.booleans(), slabs=st.integers(0, 30), rows=st.integers(8, 40),
+    seed=st.integers(0, 2**32),
+)  # fmt: skip
+def test_windows_are_rows_in_order_without_a_gap(shape, window, memory, slabs, rows, seed):
+    every = window.memory_every if memory else None
+    steps, envs, agents, groups = shape
+    steps *= every or 1
+    record = slab_record(steps, envs, agents, every=every)
+    size = (rows + 2 * steps + window.rows) * envs * agents * groups
+    store, slow = filled(record, groups, size=size, slabs=slabs, seed=seed, window=window, every=every)
+    starts = slow.starts()
+    assert len(store) == len(starts)
+    if not starts:
+        return
+    out = zeros(batch_record(record, 32, window))
+    store.sample(32, np.random.default_rng(seed), out)
+    for b in range(32):
+        column, index = starts[out["obs"]["a"][0, b, 0, 0]]
+        found = slow.rings[column][index : index + window.rows + 1]
+        assert [row.obs for row in found] == out["obs"]["a"][:, b, 0, 0].tolist()
+        assert [row.first for row in found] == out["first"][:, b, 0].tolist()
+        for name in ("reward", "terminated", "truncated", "valid"):
+            assert [getattr(row, name) for row in found[:-1]] == out[name][:, b, 0].tolist(), name
+        assert out["version"][b] == found[0].version
+        if memory:
+            assert out["memory"]["h"][0, b, 0, 0] == found[0].memory == found[0].obs + 0.25
+
+
+@settings(max_examples=40, deadline=None)
+@given(shape=shapes, n_step=st.integers(1, 3), seed=st.integers(0, 2**32))
+def test_every_leaf_is_of_the_row_it_belongs_to(shape, n_step, seed):
+    """Masks, states, extras and signals, several agents: against the slabs themselves, found by their observations."""
+    steps, envs, agents, _ = shape
+    record = slab_record(steps, envs, agents, full=True)
+    store = Store(record, columns=envs * agents, size=200 * envs * agents, window=SINGLE, n_step=n_step)
+    source = Episodes(record, np.random.default_rng(seed), 0)
+    asked, acted = {}, {}
+    for index in range(8):
+        slab = source.slab()
+        store.insert(slab, 0, index > 0)
+        for step, env, agent in np.ndindex(steps + 1, envs, agents):
+            number = slab["obs"]["a"][step, env, agent, 0]
+            asked[number] = {
+                "mask": slab["mask"][step, env, agent],
+                "state": slab["state"][step, env],
+                "extra": slab["extra"]["value"][step, env, agent],
+            }
+            if step < steps:
+                cost, choice = slab["signals"]["cost"][step, env, agent], slab["choice"][step, env, agent]
+                acted[number] = (cost, choice, slab["action"][step, env, agent].tolist())
+    if not len(store):
+        return
+    out = zeros(batch_record(record, 50, SINGLE))
+    store.sample(50, np.random.default_rng(seed), out)
+    for b in range(50):
+        for row in range(2):
+            expected = asked[out["obs"]["a"][row, b, 0, 0]]
+            assert (out["mask"][row, b, 0] == expected["mask"]).all()
+            assert (out["state"][row, b] == expected["state"]).all()
+            assert out["extra"]["value"][row, b, 0] == expected["extra"]
+        cost, choice, action = acted[out["obs"]["a"][0, b, 0, 0]]
+        assert (out["signals"]["cost"][0, b, 0], out["choice"][0, b, 0], out["action"][0, b, 0].tolist()) == (
+            cost,
+            choice,
+            action,
+        )
+
+
+def test_transitions_and_env_steps_are_counted_as_they_come():
+    record = slab_record(6, 2, 2)
+    store = Store(record, columns=4, size=100, window=SINGLE)
+    source = Episodes(record, np.random.default_rng(0), 0, ends=0.5)
+    slabs = [source.slab() for _ in range(5)]
+    for index, slab in enumerate(slabs):
+        store.insert(slab, 0, index > 0)
+    assert store.inserted == sum(int(slab["valid"].sum()) for slab in slabs)
+    assert store.env_steps == sum(int(slab["valid"].any(axis=2).sum()) for slab in slabs) < store.inserted
+
+
 def test_a_batch_record_is_what_sample_fills():
     record = slab_record(4, 2, 2, full=True)
     spec = batch_record(record, 8, SINGLE)
