@@ -23,7 +23,9 @@ import numpy as np
 from srl.api.slab import Window
 from srl.core.spec import Leaf, lead, total_bytes
 from srl.core.tree import Array, leaves
+from srl.replay.prioritised import Priorities, Prioritised
 from srl.replay.rings import ASKED, Rings, RingShape, ring_record
+from srl.replay.sum_tree import SumTree
 from srl.replay.uniform import Uniform
 
 _DRAWN = ("ids", "weight", "version", "env_steps", "discount")
@@ -51,18 +53,23 @@ def batch_record(record: Mapping[str, Any], batch: int, window: Window) -> dict[
     return spec
 
 
-def store_bytes(record: Mapping[str, Any], *, columns: int, size: int, window: Window) -> int:
+def store_bytes(record: Mapping[str, Any], *, columns: int, size: int, window: Window, prioritised: bool = False) -> int:
     """Memory that a store with these settings takes once it is full."""
-    return total_bytes(ring_record(record, RingShape.of(record, columns=columns, size=size, window=window)))
+    shape = RingShape.of(record, columns=columns, size=size, window=window)
+    return total_bytes(ring_record(record, shape)) + (SumTree.bytes_of(columns, shape.starts) if prioritised else 0)
 
 
 class Store:
     """One ring for each env and agent. Nothing is allocated per row or per batch."""
 
     def __init__(
-        self, record: Mapping[str, Any], *, columns: int, size: int, window: Window, n_step: int = 1, gamma: float = 0.99
+        self, record: Mapping[str, Any], *, columns: int, size: int, window: Window, n_step: int = 1, gamma: float = 0.99,
+        priorities: Priorities | None = None,
     ) -> None:  # fmt: skip
-        """`record`: of the slabs. `columns`: envs x agents of all that insert here. `size`: rows of all columns together."""
+        """`record`: of the slabs. `columns`: envs x agents of all that insert here. `size`: rows of all columns together.
+
+        `priorities`: windows are drawn by the priorities that are given back; None: all equally often.
+        """
         self.shape = RingShape.of(record, columns=columns, size=size, window=window)
         self.inserted = 0
         """Transitions so far; those of all agents count."""
@@ -72,7 +79,9 @@ class Store:
         self._single = window.rows == 1
         self._record = record
         self._rings = Rings(record, self.shape)
-        self._selector = Uniform(self._rings)
+        self.beta = 1.0 if priorities is None else priorities.beta
+        """Of the importance weights; a schedule may change it between draws."""
+        self._selector = Uniform(self._rings) if priorities is None else Prioritised(self._rings, priorities.alpha)
         self._n_step = n_step
         self._powers = np.float32(gamma) ** np.arange(n_step + 1, dtype=np.float32)
         self._steps = np.arange(n_step)[:, None]
@@ -87,10 +96,6 @@ class Store:
     def size(self) -> int:
         """Rows that fit in."""
         return self.shape.columns * (self.shape.rows - 1)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(array.nbytes for array in self._rings.arrays.values())
 
     def insert(self, slab: Mapping[str, Any], first_column: int, continues: bool) -> None:
         """Add the rows of one slab to the columns from `first_column` on (env by env, agents side by side).
@@ -108,7 +113,7 @@ class Store:
     def sample(self, count: int, rng: np.random.Generator, out: Mapping[str, Any]) -> None:
         """Draw windows into `out`, which fits `batch_record`. There must be one: `len(store) > 0`."""
         assert self._rings.windows > 0, "nothing can be drawn yet"
-        starts, weight = self._selector.draw(count, rng)
+        starts, weight = self._selector.draw(count, rng, self.beta)
         shape = self.shape
         slots = starts if shape.every == 1 else starts * shape.every
         out["ids"][...] = self._ids(slots)
@@ -125,6 +130,30 @@ class Store:
         places = (asked, rows, last, starts[None])
         for source, target, which in self._plan(out):
             source.take(places[which], 0, target, "wrap")
+
+    def give_back(self, ids: Array, values: Mapping[str, Any]) -> int:
+        """What an algorithm has found for the windows with these ids: `priority` `[B]`, `memory` `[B, ...]` of their first rows.
+
+        Windows that have been overwritten are left out: how many they were.
+        """
+        shape = self.shape
+        slots = ids % (shape.columns * shape.rows)
+        places = slots // shape.every
+        flat = self._rings.flat
+        known = flat["start"].take(places) & (self._ids(slots) == ids)
+        missing = len(ids) - int(np.count_nonzero(known))
+        if missing:
+            places = places[known]
+        for name, tree in values.items():
+            for path, leaf in leaves(tree, name):
+                value = leaf[known] if missing else leaf
+                if name == "priority" and isinstance(self._selector, Prioritised):
+                    self._selector.give(places, value)
+                elif name == "memory" and path in flat:
+                    flat[path][places] = value
+                else:
+                    raise ValueError(f"this replay cannot take back `{path}`: only priorities if it draws by them, and memories")
+        return missing
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ class Uniform:
         self._all = int(self._first_unused[-1])
         self._plain = shape.columns == 1 or self._all == self._size
 
-    def draw(self, count: int, rng: np.random.Generator) -> tuple[Array, Array | None]:
+    def draw(self, count: int, rng: np.random.Generator, beta: float) -> tuple[Array, Array | None]:
         """(places in `start`, importance weights: None stands for ones)."""
         places = self._places(count, rng)
         good = self._start.take(places)

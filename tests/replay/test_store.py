@@ -183,10 +183,10 @@ def test_every_transition_is_drawn_about_equally_often():
     assert np.abs(np.array(list(counts.values())) - mean).max() < 6 * np.sqrt(mean)
 
 
-def test_the_memory_is_that_of_the_leaves():
+def test_the_memory_of_a_row_is_that_of_its_leaves():
     record = slab_record(8, 4, 1)
-    store = Store(record, columns=4, size=100_000, window=SINGLE)
     row = 8 + 6 + 8 + 4 + 4 + 8
-    assert store.nbytes == store_bytes(record, columns=4, size=100_000, window=SINGLE)
-    assert store.nbytes <= 1.05 * row * 100_000
-    assert store.size >= 100_000
+    settings = {"columns": 4, "size": 100_000, "window": SINGLE}
+    assert store_bytes(record, **settings) <= 1.05 * row * 100_000
+    assert store_bytes(record, **settings, prioritised=True) <= 1.05 * (row + 4) * 100_000
+    assert Store(record, **settings).size >= 100_000
