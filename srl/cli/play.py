@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +68,6 @@ def play(argv: list[str]) -> int:
     parser.add_argument("--episodes", type=_number, default=1)
     parser.add_argument("--fps", type=float, help="frames per second (default: the speed of the env)")
     given = parser.parse_args(argv)
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no window is needed, and no warning of SDL that there is none
     from srl.envs.video import record, write_video
     from srl.loaded import load_run
 

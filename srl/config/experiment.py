@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from srl.config.shorthand import POLICY, spelled_out
-from srl.core.errors import UserError
+from srl.core.errors import SettingError, UserError
 from srl.core.load import load, option
 from srl.core.option import dump
 from srl.core.types import Checkpoint, Component, OnFailure, PolicyEntry, Stop
@@ -52,6 +52,26 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Viewer:
+    """The newest policy at play, for people to watch; `viewer: true` has the defaults. `srl watch RUN` shows any run."""
+
+    show: Literal["auto", "window", "page", "film"] = option(
+        "auto", "window, page (in a browser, on this host only) or film; auto: a window where there is a display, else a page"
+    )
+    fps: float | None = option(None, "steps a second; null: as fast as the real thing", low=0.1, high=1000)
+    every: int = option(0, "env steps of training between two episodes; 0: one after the other", low=0)
+    greedy: bool = option(True, "play the most likely actions")
+    port: int = option(0, "port of the page; 0: any that is free", low=0, high=65535)
+    share: float | Auto = option(
+        "auto", "part of one core that it may use; auto: 0.25, inline 0.02, where learning waits for it", low=0.001, high=1
+    )
+
+    def __post_init__(self) -> None:
+        if self.show == "film" and not self.every:
+            raise SettingError("every", "must be at least 1 with show: film", ("because", "films of every episode fill the disk"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Opponents:
     """Past versions as opponents, for runs with one policy per team: some groups of envs play against them."""
 
@@ -81,7 +101,7 @@ class StreamSettings:
 class WorkerSettings:
     """Settings of one node, or of all nodes of a kind: these, and those of its kind (`--help trainer`).
 
-    Another name adds workers: `viewer: {use: my_pkg.mod:Viewer, every: 10}`.
+    Another name adds workers: `drift: {use: my_pkg.mod:Drift, every: 10}`.
     """
 
     use: str | None = option(None, "the worker class: a registered name, my_pkg.mod:Class or file.py:Class")
@@ -89,7 +109,7 @@ class WorkerSettings:
     inside: str | None = option(None, "place the workers inside those of this node, in the same processes")
     threads: int = option(1, "threads per worker", low=1)
     device: str = option("cpu", "cpu, cuda, cuda:1")
-    on_failure: OnFailure = option("stop", "reaction to a failure: stop the run, or restart the process")
+    on_failure: OnFailure = option("stop", "reaction to a failure: stop the run, restart the process, or leave it: go on without")
     restarts: int = option(3, "restarts per hour before the run is stopped", low=0)
     ports: Mapping[str, str] = option({}, "port -> stream; an unknown stream is created")
 
@@ -114,6 +134,7 @@ class Experiment:
     staleness: Staleness = field(default_factory=Staleness)
     """Maximum age of slabs."""
     evaluation: Evaluation | None = option(None, "every, episodes, ...; null: no evaluation")
+    viewer: Viewer | None = option(None, "show, fps, ...; true: the defaults; null: nobody watches")
     opponents: Opponents | None = option(
         None, "play against past versions: groups, choose, keep_every, ...; null: only the newest"
     )
@@ -146,12 +167,13 @@ class Experiment:
         return tuple(name for name, entry in self.entries().items() if entry.algorithm is not None)
 
 
-OF_LAYOUT = ("sampling", "layout", "staleness", "evaluation", "opponents", "device")
+OF_LAYOUT = ("sampling", "layout", "staleness", "evaluation", "viewer", "opponents", "device")
 """What only a layout reads: without effect beside `graph:`."""
 SECTIONS: dict[str, type] = {
     "sampling": Sampling,
     "staleness": Staleness,
     "evaluation": Evaluation,
+    "viewer": Viewer,
     "stop": Stop,
     "checkpoint": Checkpoint,
     "policies": PolicyEntry,

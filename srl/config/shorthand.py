@@ -19,8 +19,10 @@ POLICIES = {
 
 
 def spelled_out(data: Mapping[str, Any], where: Provenance | None) -> tuple[dict[str, Any], Provenance | None]:
-    """The same data with the default policy named, and `streams: {params: {main: ...}}` as `params.main`."""
+    """With the default policy named, `viewer: true` as a section, and `streams: {params: {main: ...}}` as `params.main`."""
     plain = _policy_named(data)
+    if isinstance(plain.get("viewer"), bool):
+        plain["viewer"] = {} if plain["viewer"] else None
     if isinstance(plain.get("policies"), Mapping):
         plain["policies"] = {
             name: _policy_named(part) if isinstance(part, Mapping) else part for name, part in plain["policies"].items()

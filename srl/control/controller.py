@@ -168,6 +168,8 @@ class Controller:
 
     def _on_ready(self, message: Message) -> None:
         self._members[message["process"]].phase = "ready"
+        for worker, address in message["addresses"].items():
+            self.log.found_at(worker, address)
 
     def _on_report(self, message: Message) -> None:
         for process, entry in message["processes"].items():
@@ -190,12 +192,18 @@ class Controller:
 
     def _on_exit(self, message: Message) -> None:
         member = self._members[message["process"]]
+        spared = self._failures.spared(member)
         was, member.phase = member.phase, "gone"
         counted = message["code"] == 0 or (member.failure is not None and member.failure["counted"])
         message = {**message, "rss": max(message["rss"], self.totals.rss(member.name))}
         observers = {} if counted else self._members.observers(member)
         self.totals.forget(member.name, [one.name for one in member.workers], member.ends, observers)
-        if self._ending is not None:
+        if spared and was != "gone" and (message["code"] != 0 or self._ending is None):
+            self._detach(member)
+            failure = self._failures.left(member, message)
+            self.log.event("died", process=member.name, code=message["code"], how=failure.how, restart=False)
+            self.log.event("note", text=f"{failure.worker} {failure.how}: the run goes on without it ({failure.cause})")
+        elif self._ending is not None:
             self._detach(member)
             if message["code"] != 0:
                 failure, self._ending = self._failures.died_at_the_end(member, message, self._ending)

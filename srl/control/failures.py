@@ -82,6 +82,17 @@ class Failures:
         self._fatal.append(failure)
         return failure, Ending("user error" if must_change else "worker failure", failure.how, drain=False, error=error)
 
+    def spared(self, member: Member) -> bool:
+        """The run goes on without this process, which nobody waits for. What the user must change ends it, at the start."""
+        error = _error(member)
+        must_change = error is not None and error.exit_code == 2
+        leave = all(self._graph.node(name).on_failure == "leave" for name in _nodes(member))
+        return leave and self._graph.mode != "inline" and not (must_change and member.phase not in ("running", "drained"))
+
+    def left(self, member: Member, exit: Message) -> Failure:
+        """How a process ended that the run goes on without."""
+        return self._failure(member, exit, "")
+
     def died_at_the_end(self, member: Member, exit: Message, ending: Ending) -> tuple[Failure, Ending]:
         """A process failed during the end of the run: a run that could not drain or save has failed."""
         failure = self._failure(member, exit, "the run was ending")

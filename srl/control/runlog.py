@@ -62,6 +62,7 @@ class RunLog:
         self._state = "running"
         self._before = float(earlier.get("seconds", 0.0))
         self._remarked = False
+        self._addresses: dict[str, str] = {}
         self._solved: float | None = None
         self._status()
 
@@ -89,6 +90,12 @@ class RunLog:
             self._totals.figures.settle()
             self._expectation.settle()
         self._give(lambda sink: sink.event(what, **facts))
+
+    def found_at(self, worker: str, address: str) -> None:
+        """Where a person finds a worker: printed, and in status.json while the run lives."""
+        self._addresses[worker] = address
+        self.event("note", text=f"{worker.partition('/')[0]}: {address}")
+        self._status()
 
     def restarted(self, incarnation: int) -> None:
         """Remember it before the new incarnation lives: none may ever be used twice."""
@@ -184,6 +191,10 @@ class RunLog:
             own["solved"] = self._solved
         if self._expectation.wanted:
             own["reached"] = self._expectation.reached
+        if self._addresses and self._state == "running":
+            own["viewer"] = ", ".join(self._addresses.values())
+        else:
+            before.pop("viewer", None)
         self._folder.write_status({**before, **own, **more})
 
 

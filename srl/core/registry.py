@@ -54,6 +54,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "buffer": "srl.workers.buffer:BufferWorker",
         "evaluator": "srl.workers.evaluator:EvaluatorWorker",
         "league": "srl.workers.league:LeagueWorker",
+        "viewer": "srl.workers.viewer:ViewerWorker",
     },
     "layout": {
         "inline": "srl.graph.layouts:inline",

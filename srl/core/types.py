@@ -9,7 +9,8 @@ from typing import Any, Literal
 from srl.core.errors import SettingError
 from srl.core.load import dump, option
 
-OnFailure = Literal["stop", "restart"]
+OnFailure = Literal["stop", "restart", "leave"]
+"""Stop the run, restart the process, or go on without it."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from srl.core.errors import Fact, UserError
 
 def choose_gl() -> None:
     """Without a display: set MUJOCO_GL to EGL, else OSMesa, unless the user has set it."""
-    if "MUJOCO_GL" in os.environ or _has_display():
+    if "MUJOCO_GL" in os.environ or has_display():
         return
     for name, library in (("egl", "EGL"), ("osmesa", "OSMesa")):
         if ctypes.util.find_library(library):
@@ -36,7 +36,7 @@ def require_gl(*instead: Fact) -> None:
     """
     choose_gl()
     chosen = os.environ.get("MUJOCO_GL")
-    cause = "neither EGL nor OSMesa is installed" if chosen is None and not _has_display() else _failure()
+    cause = "neither EGL nor OSMesa is installed" if chosen is None and not has_display() else _failure()
     if cause:
         raise UserError(
             "MuJoCo cannot render without a display",
@@ -61,5 +61,6 @@ def _failure() -> str:
     return ""
 
 
-def _has_display() -> bool:
+def has_display() -> bool:
+    """Windows can be opened."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

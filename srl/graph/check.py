@@ -144,6 +144,14 @@ def _policies(graph: Graph, node: Node) -> None:
 
 
 def _placement(graph: Graph, node: Node) -> None:
+    needed = [port for port, one in REGISTRIES["worker"].resolve(node.worker).ports.items() if one.side != "subscriber"]
+    if node.on_failure == "leave" and needed:
+        raise _wrong(
+            f"'{node.name}' cannot be left when it fails: others wait for it",
+            node_path(node, "on_failure"),
+            ("because", f"it has the port {needed[0]}, and only subscribers of parameters can be missed"),
+            ("try", "on_failure: restart"),
+        )
     if node.inside is None:
         return
     headline = f"'{node.name}' is placed inside '{node.inside}', but there is no such node"

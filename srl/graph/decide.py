@@ -19,6 +19,9 @@ from srl.graph.opponents import add_opponents
 from srl.graph.spec import Graph, Node, Stream
 from srl.graph.workers import with_workers
 
+_VIEWED, _VIEWED_INLINE = 0.25, 0.02
+"""Part of one core for the viewer: in a process of its own, which uses idle cores only, and in the trainer's."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decided:
@@ -68,6 +71,9 @@ def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
     evaluation = experiment.evaluation
     if evaluation is not None and evaluation.envs == "auto":
         evaluation = replace(evaluation, envs=min(evaluation.episodes, 8))
+    viewer = experiment.viewer
+    if viewer is not None and viewer.share == "auto":
+        viewer = replace(viewer, share=_VIEWED_INLINE if layout in TOGETHER or experiment.mode == "inline" else _VIEWED)
     done = replace(
         experiment,
         layout=name,
@@ -75,6 +81,7 @@ def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
         staleness=Staleness(max=sizes.staleness),
         device=sizes.device,
         evaluation=evaluation,
+        viewer=viewer,
     )
     built = layout(done, sizes)
     if not isinstance(built, GraphBuilder):

@@ -139,9 +139,13 @@ class _Layout:
             )
 
     def evaluator(self, **settings: Any) -> None:
-        """If the experiment has one."""
-        if self._experiment.evaluation is not None:
-            self.graph.node("evaluator", params=list(self._params.values()), **vars(self._experiment.evaluation), **settings)
+        """Evaluator and viewer, if the experiment has them. A run goes on without its viewer."""
+        params, experiment = list(self._params.values()), self._experiment
+        if experiment.evaluation is not None:
+            self.graph.node("evaluator", params=params, **vars(experiment.evaluation), **settings)
+        if experiment.viewer is not None:
+            alone = {} if settings else {"on_failure": "leave"}
+            self.graph.node("viewer", params=params, **vars(experiment.viewer), **alone, **settings)
 
 
 def _name(kind: str, policy: str, policies: Sequence[str]) -> str:

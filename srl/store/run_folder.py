@@ -56,6 +56,8 @@ class Status:
     """Over the last 100 episodes."""
     seconds: float = option(0.0, low=0)
     """Of all sessions together."""
+    viewer: str = ""
+    """Where a person finds the viewer of a run that is under way."""
     solved: float | None = None
     """The mean return with which the run ended by `stop.return`."""
 

@@ -18,6 +18,9 @@ from srl.plan.specs import Derived
 from srl.streams.base import Kind, Side
 from srl.streams.peers import End
 
+BELOW_ALL = 20
+"""A niceness beyond the lowest: its process runs only on cores that nobody else wants."""
+
 
 @dataclass(frozen=True, slots=True)
 class Port:
@@ -76,6 +79,11 @@ class Worker(ABC):
         self.ends = ends
         self.context = context
         self.reading = Reading()
+
+    @property
+    def address(self) -> str:
+        """Where a person finds it, once it is made: printed at the start, and in status.json."""
+        return ""
 
     @classmethod
     def about(cls, args: Any) -> str:

@@ -101,7 +101,7 @@ class EvaluatorWorker(Resumable, Worker):
         if self._film is not None:
             self._film.append(picture(self._rollout))
         over = self._rollout.step(greedy=match.greedy, episodes=self.args.episodes)
-        if self._film is not None and self._rollout.played(0):
+        if self._film is not None and self._rollout.ended(0):
             self._show()
         if over:
             self._report(match, self._rollout.result())

@@ -85,7 +85,7 @@ _SCHEMA: Mapping[str, Mapping[str, Any]] = {
     "detach": {"process": str, "gone": list[str], "reason": str},
     "detached": {"process": str, "ends": Mapping[str, Counts]},
     "make": {"process": str},
-    "ready": {"process": str},
+    "ready": {"process": str, "addresses": Mapping[str, str]},
     "go": {"process": str},
     "report": {"processes": Mapping[str, ProcessReport]},
     "drain": {"process": str, "last": bool},

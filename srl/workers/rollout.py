@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from srl.api.policy import Policy
 from srl.core.errors import UserError
-from srl.core.readings import Reading
+from srl.core.readings import RETURN, Reading
 from srl.core.seeds import Seeds
 from srl.core.tree import Array, map_tree
 from srl.envs.resolve import make_env
@@ -71,9 +72,25 @@ class Rollout:
         """Means over the episodes counted: `return`, `length`, and the env's statistics."""
         return {name.removeprefix("episode/"): value for name, value in self._reading.shown("episode").items()}
 
-    def played(self, env: int) -> bool:
-        """One env has come to the end of an episode since the start."""
-        return bool(self._played[env])
+    def ended(self, env: int) -> int:
+        """How many episodes of one env have ended since the start."""
+        return int(self._played[env])
+
+    def so_far(self, env: int) -> dict[str, float]:
+        """The return of its present episode by team, mean over the agents; the team of a single agent is ``""``."""
+        several = len(self.group.spec.teams) > 1
+        means = {}
+        for player in self.group.players.values():
+            for team, agents in player.slices.items():
+                took_part = player.rows_lived[env, agents] > 0
+                if took_part.any():
+                    means[team if several else ""] = float(player.returns[env, agents][took_part].mean())
+        return means
+
+    def last_returns(self) -> dict[str, float]:
+        """The same of the episodes that have ended since the last call."""
+        kept, self.group.keep_returns = self.group.keep_returns or {}, {}
+        return {name.removeprefix(RETURN).strip("/"): float(np.mean(values)) for name, values in kept.items() if values}
 
     def close(self) -> None:
         self.group.close()
@@ -98,6 +115,7 @@ def _columns(tree: Any, agents: slice) -> Any:
 
 def rendering(graph: Graph) -> Graph:
     """The same with envs that make pictures: adapters want to be told, other envs have no such setting."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no window is needed, and no warning of SDL that there is none
     asked = replace(graph, env=replace(graph.env, args={**graph.env.args, "render": True}))
     try:
         make_env(asked.env.flat, 1, Seeds(graph.seed, "pictures")).close()

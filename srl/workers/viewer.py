@@ -1,0 +1,78 @@
+"""Viewers: the newest policy, acting at a human speed, for people to watch. Nothing waits for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from srl.core.load import option
+from srl.core.types import Waiting
+from srl.show.open import How, open_show
+from srl.streams.param import ParamSubscriber
+from srl.streams.peers import End
+from srl.workers.base import BELOW_ALL, Context, Port, Worker
+from srl.workers.viewing import Viewing
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewerArgs:
+    show: How = option("auto", "window, page (in a browser, on this host only) or film; auto: a window where there is a display")
+    fps: float | None = option(None, "steps a second; null: as fast as the real thing", low=0.1, high=1000)
+    every: int = option(0, "env steps of training between two episodes; 0: one after the other", low=0)
+    greedy: bool = option(True, "play the most likely actions")
+    port: int = option(0, "port of the page; 0: any that is free", low=0, high=65535)
+    share: float = option(0.25, "part of one core that it may use", low=0.001, high=1)
+
+
+class ViewerWorker(Worker):
+    """Plays one env with the newest parameters of every policy, as long as somebody looks."""
+
+    ports = {"params": Port("param", "subscriber")}
+    Args = ViewerArgs
+    nice = BELOW_ALL
+    noun = "viewer"
+    advice = None
+    args: ViewerArgs
+
+    def __init__(self, args: ViewerArgs, ends: Mapping[str, End], context: Context) -> None:
+        super().__init__(args, ends, context)
+        derived = context.derived
+        only = next(iter(derived.policies))
+        newest = {port.partition(":")[2] or only: cast(ParamSubscriber, end).latest for port, end in ends.items()}
+        folder = context.folder / "videos" if context.folder is not None else None
+        show = open_show(args.show, title=context.graph.name, port=args.port, films=folder, fps=args.fps or derived.env.fps)
+        try:
+            self._viewing = Viewing(
+                context.graph, derived, newest, show, fps=args.fps, share=args.share, greedy=args.greedy, every=args.every
+            )
+        except BaseException:
+            show.close()
+            raise
+
+    @classmethod
+    def about(cls, args: ViewerArgs) -> str:
+        """`a page, at most 0.25 cores`"""
+        what = {"auto": "a window or a page", "window": "a window", "page": "a page", "film": "films"}[args.show]
+        return f"{what}, at most {args.share:g} of a core"
+
+    @property
+    def address(self) -> str:
+        return self._viewing.show.address
+
+    def poll(self) -> int:
+        """The next step and picture, if it is time for them."""
+        return self._viewing.poll()
+
+    def wake_at(self) -> float | None:
+        return self._viewing.wake_at
+
+    def waits(self) -> tuple[Waiting, ...]:
+        return ()
+
+    def metrics(self) -> Any:
+        self.reading.gauge("viewer/episodes", self._viewing.facts.episode)
+        return super().metrics()
+
+    def close(self) -> None:
+        self._viewing.close()
