@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn.functional import huber_loss, mse_loss
 
 from srl.algorithms.returns import project
-from srl.algorithms.targets import copy_of, follow
 from srl.api.algorithm import Algorithm, Batch, Heads, Metrics, Needs, Replayed, Window
 from srl.api.policy import PolicySpec
-from srl.api.q_policy import QPolicy, best_action, of_action
 from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.schedule import Schedule
+from srl.nets.q_policy import QPolicy, best_action, of_action
+from srl.nets.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ class DQN(Algorithm):
 
     Config = DQNConfig
     config: DQNConfig
+    Policy = QPolicy
     policy: QPolicy
 
     @classmethod
@@ -53,10 +54,10 @@ class DQN(Algorithm):
         )
 
     def setup(self) -> None:
-        if not isinstance(self.policy, QPolicy) or self.policy.memory != {}:
-            raise UserError("dqn must have a Q-network without memory", ("try", "policy=q_network"), code="E10")
-        self.target = copy_of(self.policy)
+        if self.policy.memory != {}:
+            raise UserError("dqn must have a policy without memory", ("try", "policy=q_network, or algorithm=r2d2"), code="E10")
         self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=self.config.max_grad_norm)
+        self.target = Target(self.policy)
 
     def update(self, batch: Batch) -> Metrics:
         config, progress = self.config, self.clock.progress
@@ -66,7 +67,7 @@ class DQN(Algorithm):
         if config.prioritised:
             batch.give_back(priority=error[0])
         if self.clock.updates % config.target_every == 0:
-            follow(self.target, self.policy, config.tau)
+            self.target.follow(config.tau)
         epsilon = config.epsilon.at(progress)
         self.policy.explore(epsilon, config.ladder)
         shown = {"loss": batch.mean(loss), "q": batch.mean(of_action(heads["q"], batch.action)), "error": batch.mean(error)}
@@ -76,7 +77,7 @@ class DQN(Algorithm):
         """The loss of every row `[1, B]`, and the size of its error: its priority."""
         with torch.no_grad():
             later = batch.asked(1, 2)
-            beyond = self.target.unroll(later)
+            beyond = self.target.net.unroll(later)
             best = best_action(self.policy.unroll(later)["q"] if self.config.double else beyond["q"], later.mask)
             if "logits" in heads:
                 chance = torch.softmax(of_action(beyond["logits"], best), -1)

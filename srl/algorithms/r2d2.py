@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from srl.algorithms.returns import n_step, squash, unsquash
-from srl.algorithms.targets import copy_of, follow
 from srl.api.algorithm import Algorithm, Batch, Metrics, Needs, Replayed, Window
 from srl.api.policy import PolicySpec
-from srl.api.q_policy import QPolicy, best_action, of_action
-from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.schedule import Schedule
+from srl.nets.q_policy import QPolicy, best_action, of_action
+from srl.nets.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +45,7 @@ class R2D2(Algorithm):
 
     Config = R2D2Config
     config: R2D2Config
+    Policy = QPolicy
     policy: QPolicy
 
     @classmethod
@@ -54,10 +54,8 @@ class R2D2(Algorithm):
         return Needs(window=window, replay=Replayed(gamma=config.gamma, prioritised=config.prioritised))
 
     def setup(self) -> None:
-        if not isinstance(self.policy, QPolicy):
-            raise UserError("r2d2 must have a Q-network", ("try", "policy=recurrent_q"), code="E10")
-        self.target = copy_of(self.policy)
         self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=self.config.max_grad_norm)
+        self.target = Target(self.policy)
 
     def update(self, batch: Batch) -> Metrics:
         config, progress = self.config, self.clock.progress
@@ -73,7 +71,7 @@ class R2D2(Algorithm):
         if given:
             batch.give_back(**given)
         if self.clock.updates % config.target_every == 0:
-            follow(self.target, self.policy, config.tau)
+            self.target.follow(config.tau)
         epsilon = config.epsilon.at(progress)
         self.policy.explore(epsilon, config.ladder)
         shown = {"loss": rows.mean(square), "q": rows.mean(q), "error": rows.mean(error.abs())}
@@ -91,8 +89,8 @@ class R2D2(Algorithm):
         trained = slice(start, start + config.length)
         mine = self.policy.unroll(batch.asked(start, None, memory))["q"]
         with torch.no_grad():
-            asked = batch.asked(start, None, self.warmed(self.target, batch))
-            beyond = self.target.unroll(asked)["q"]
+            asked = batch.asked(start, None, self.warmed(self.target.net, batch))
+            beyond = self.target.net.unroll(asked)["q"]
             value = of_action(beyond, best_action(mine if config.double else beyond, asked.mask))
             if config.rescale:
                 value = unsquash(value)

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from srl.api.batch import Batch
 from srl.api.neural import Heads
 from srl.api.policy import PolicySpec
-from srl.api.q_policy import QPolicy
 from srl.nets.mlp import Mlp, linear
 from srl.nets.numpy_q import QConfig
 from srl.nets.products import runs_in_numpy
+from srl.nets.q_policy import QPolicy
 from srl.nets.recurrent import Encoder
 from srl.nets.towers import Towers
 

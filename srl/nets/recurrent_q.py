@@ -10,13 +10,13 @@ from torch import Tensor
 from srl.api.batch import Batch
 from srl.api.neural import Heads
 from srl.api.policy import PolicySpec
-from srl.api.q_policy import QPolicy
 from srl.core.load import option
 from srl.nets.cells import CELLS
 from srl.nets.mlp import Mlp
 from srl.nets.numpy_mlp import WIDEST, check_weights
 from srl.nets.products import runs_in_numpy
 from srl.nets.q_network import QTower
+from srl.nets.q_policy import QPolicy
 from srl.nets.recurrent import Encoder
 from srl.nets.towers import Towers
 

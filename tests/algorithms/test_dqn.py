@@ -10,12 +10,11 @@ import torch
 
 from srl.algorithms.dqn import DQN
 from srl.algorithms.returns import project
-from srl.algorithms.targets import copy_of, follow
 from srl.api.env import Discrete
 from srl.core.spec import Leaf
 from srl.learners.single import SingleLearner
 from srl.nets.q_network import QNetwork
-from srl.nets.recurrent import Recurrent
+from srl.nets.recurrent_q import RecurrentQ
 from tests.algorithms.slabs import make, train
 
 
@@ -28,7 +27,7 @@ def a_learner(config: dict[str, Any], policy: dict[str, Any] | None = None, **se
         **settings,
     )
     with torch.no_grad():
-        for one in (learner.policy, learner.algorithm.target):
+        for one in (learner.policy, learner.algorithm.target.net):
             for parameter in one.parameters():
                 parameter += 0.5 * torch.randn(parameter.shape)
     return learner
@@ -59,7 +58,7 @@ def the_values(learner: SingleLearner, rows: dict[str, Any], name: str = "q") ->
     """Of the policy and its target, before an update, in double precision."""
     batch = learner.intake.batch(rows, 0)
     with torch.no_grad():
-        mine, theirs = (one.unroll(batch.asked(0))[name] for one in (learner.policy, learner.algorithm.target))
+        mine, theirs = (one.unroll(batch.asked(0))[name] for one in (learner.policy, learner.algorithm.target.net))
     return mine.double().numpy(), theirs.double().numpy()
 
 
@@ -148,21 +147,19 @@ def test_the_distributional_loss_is_a_cross_entropy(dueling: bool) -> None:
 
 def test_the_target_network_is_copied_by_updates_or_follows_slowly() -> None:
     learner = a_learner({"target_every": 3})
-    before = copy_of(learner.algorithm.target)
-    for update in (1, 2):
+    target = learner.algorithm.target.net
+    before = [one.clone() for one in target.parameters()]
+    for update in (1, 2, 3):
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(target.parameters(), before, strict=True))
         learner.clock.updates = update
         learner.update(some_rows(seed=update))
-    for mine, theirs in zip(learner.algorithm.target.parameters(), before.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
-    learner.clock.updates = 3
-    learner.update(some_rows())
-    for mine, theirs in zip(learner.algorithm.target.parameters(), learner.policy.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(target.parameters(), learner.policy.parameters(), strict=True))
 
-    target, source = (torch.nn.Linear(2, 2) for _ in range(2))
-    expected = 0.9 * target.weight + 0.1 * source.weight
-    follow(target, source, 0.1)
-    torch.testing.assert_close(target.weight, expected)
+    slow = a_learner({"target_every": 1, "tau": 0.1})
+    before = [one.clone() for one in slow.algorithm.target.net.parameters()]
+    slow.update(some_rows())
+    for now, old, new in zip(slow.algorithm.target.net.parameters(), before, slow.policy.parameters(), strict=True):
+        torch.testing.assert_close(now, 0.9 * old + 0.1 * new.detach())
 
 
 def test_exploration_follows_the_progress_of_the_run_and_is_published() -> None:
@@ -218,6 +215,6 @@ def test_it_finds_the_values_of_a_chain(policy: dict[str, Any]) -> None:
     np.testing.assert_allclose(q[0], np.stack([left, right], -1), atol=0.08)
 
 
-def test_a_policy_without_values_is_refused() -> None:
-    with pytest.raises(Exception, match="dqn must have a Q-network without memory"):
-        make(algorithm=DQN, policy=Recurrent)
+def test_a_policy_with_memory_is_refused() -> None:
+    with pytest.raises(Exception, match="dqn must have a policy without memory"):
+        make(algorithm=DQN, policy=RecurrentQ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import torch
 
 from srl.algorithms.r2d2 import R2D2
 from srl.algorithms.returns import squash, unsquash
-from srl.algorithms.targets import copy_of
 from srl.api.algorithm import Window
 from srl.api.batch import Batch
 from srl.api.env import Discrete
@@ -33,7 +33,7 @@ def a_learner(config: dict[str, Any] | None = None, policy: dict[str, Any] | Non
         steps=ROWS, envs=ENVS, memory_every=ROWS, **settings,
     )  # fmt: skip
     with torch.no_grad():
-        for one in (learner.policy, learner.algorithm.target):
+        for one in (learner.policy, learner.algorithm.target.net):
             for parameter in one.parameters():
                 parameter += 0.3 * torch.randn(parameter.shape)
     return learner
@@ -110,7 +110,7 @@ def test_loss_and_priorities_are_those_of_a_loop_over_rows(config: dict[str, Any
     learner = a_learner(config, {"cell": cell}, mask=mask)
     have = learner.task.config
     rows = some_rows(learner, mask=mask)
-    mine, theirs = (step_by_step(one, rows)[0] for one in (learner.policy, learner.algorithm.target))
+    mine, theirs = (step_by_step(one, rows)[0] for one in (learner.policy, learner.algorithm.target.net))
     value = np.zeros((ROWS + 1, ENVS))
     for t in range(ROWS + 1):
         for b in range(ENVS):
@@ -163,7 +163,7 @@ def test_the_state_after_the_burn_in_is_that_of_a_longer_unroll_with_the_same_we
 def test_no_gradient_flows_through_the_burn_in() -> None:
     learner = a_learner({"prioritised": False})
     rows = some_rows(learner)
-    whole = copy_of(learner.policy).requires_grad_(True)
+    whole = copy.deepcopy(learner.policy)
     batch = learner.intake.batch(rows, 0)
     _, target = learner.algorithm.values(batch, learner.algorithm.warmed(learner.policy, batch))
     batch.detach_at = torch.zeros(ROWS + 1, ENVS, dtype=torch.bool)
