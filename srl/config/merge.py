@@ -44,19 +44,18 @@ class Merged:
     def remove(self, path: Path) -> None:
         path = self._known(path)
         holder, key = self._existing(path)
+        if isinstance(holder, list):
+            headline = f"'{dotted(path)}' cannot be removed: a list is only replaced as a whole"
+            raise self._error(headline, path, ("try", f"{dotted(path[:-1])}=[...]"))
         del holder[key]
         self.provenance.drop(path)
 
     def has(self, path: Path) -> bool:
         """Whether there is a setting of this name."""
-        here: Any = self.data
-        for key in self._known(path):
-            if isinstance(here, list) and (position := _index(key, here)) is not None:
-                here = here[position]
-            elif isinstance(here, dict) and key in here:
-                here = here[key]
-            else:
-                return False
+        try:
+            self._existing(self._known(path))
+        except UserError:
+            return False
         return True
 
     def _known(self, path: Path) -> Path:
@@ -147,13 +146,11 @@ class Merged:
         return position
 
     def _existing(self, path: Path) -> tuple[Any, Any]:
+        """The mapping or list that holds this setting, and its key there."""
         here: Any = self.data
         for depth, key in enumerate(path):
             if isinstance(here, list):
                 key = self._position(here, key, path[: depth + 1])
-                if depth == len(path) - 1:
-                    headline = f"'{dotted(path)}' cannot be removed: a list is only replaced as a whole"
-                    raise self._error(headline, path, ("try", f"{dotted(path[:-1])}=[...]"))
             elif not isinstance(here, dict) or key not in here:
                 raise self._absent(here, path, depth)
             if depth < len(path) - 1:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from srl.core.errors import Fact, NotImportable, UserError
 from srl.core.load import meant
+from srl.core.where import caller
 
 BUILTIN: dict[str, dict[str, str]] = {
     "env": {
@@ -90,7 +91,7 @@ class Registry:
 
     def add(self, name: str, target: Any, *, place: str | None = None) -> None:
         """Register a class or `"pkg.mod:Class"`. The same thing again (a reload, `__main__`) renews it; another is refused."""
-        place = place or _caller()
+        place = place or str(caller(__file__))
         if not name or ":" in name or name.endswith(".py"):
             from srl.core.text import article  # for errors only
 
@@ -118,10 +119,11 @@ class Registry:
 
     def everywhere(self, name: str) -> str:
         """A built-in name as it is, a name that was registered in this process as the path that every process can import."""
-        if name not in self._targets or name in self._builtin:
-            return name
+        target = self._targets.get(name, name)
+        if isinstance(target, str):
+            return name if name in self._builtin else target
         try:
-            return self.path(name)
+            return dotted_path(target)
         except NotImportable:  # of a notebook: an inline run finds it by its name
             return name
 
@@ -135,13 +137,6 @@ class Registry:
         if target is name and ":" not in name:
             raise self._unknown(name)
         return import_path(target, self.kind)
-
-    def path(self, name: Any) -> str:
-        """The path under which every process finds what `name` means; imports nothing."""
-        if isinstance(name, str) and name not in self._targets and ":" not in name:
-            raise self._unknown(name)
-        target = self._targets.get(name, name) if isinstance(name, str) else name
-        return target if isinstance(target, str) else dotted_path(target)
 
     def held(self, name: Any) -> Any:
         """The class itself, where this process registered one and not its path; else None."""
@@ -181,7 +176,7 @@ def _registers(kind: str) -> Callable[[str], Callable[[C], C]]:
     """The decorator that registers a class or function of this kind under a name."""
 
     def named(name: str) -> Callable[[C], C]:
-        place = _caller()
+        place = str(caller(__file__))
 
         def keep(target: C) -> C:
             REGISTRIES[kind].add(name, target, place=place)
@@ -211,14 +206,6 @@ def _path(target: Any) -> str:
         return dotted_path(target)
     except NotImportable:
         return f"{target.__module__}:{target.__qualname__}"
-
-
-def _caller() -> str:
-    """`file.py:12` of the first frame outside this file."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def import_path(path: str, kind: str = "object") -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,19 +12,27 @@ Path: TypeAlias = "tuple[str | int, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """`experiments/my.yaml:14:3`, or a word such as `command line`. Lines and columns count from 1."""
+    """`experiments/my.yaml:14:3`, `mine.py:12`, or a word such as `command line`. Lines and columns count from 1."""
 
     source: str
     line: int = 0
     column: int = 0
 
     def __str__(self) -> str:
-        return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
+        return ":".join([self.source, *(str(number) for number in (self.line, self.column) if number)])
 
 
 DEFAULT = Where("default")
 COMMAND_LINE = Where("command line")
 RESUME = Where("resume")
+
+
+def caller(file: str) -> Where:
+    """The line that is being executed in the innermost frame outside this file, which asks."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename in (file, __file__):
+        frame = frame.f_back
+    return Where(frame.f_code.co_filename, frame.f_lineno)
 
 
 class Provenance:

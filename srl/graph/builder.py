@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from typing import Any, Literal
 from srl.core.errors import UserError
 from srl.core.load import load
 from srl.core.registry import REGISTRIES, dotted_path
-from srl.core.where import Where
+from srl.core.where import caller
 from srl.graph.build import wiring_to_data
 from srl.graph.check import check_node
 from srl.graph.placement import inside as placed_inside
@@ -74,7 +73,7 @@ class GraphBuilder:
             node = load(Node, {"name": name, "worker": use, "args": args, "ports": ports, **own}, path=(name,))
             check_node(node, self._streams.values())
         except UserError as error:
-            raise error.at(_caller()) from None
+            raise error.at(caller(__file__)) from None
         self._nodes[name] = placed_inside(node, inside) if isinstance(inside, Node) else node
         return self._nodes[name]
 
@@ -95,13 +94,5 @@ class GraphBuilder:
     def _stream(self, kind: Literal["sample", "infer", "param"], policy: str, name: str, settings: dict[str, Any]) -> Stream:
         stream = replace(Stream(name=name or f"{_NAMES[kind]}.{policy}", kind=kind, policy=policy), **settings)
         if self._streams.setdefault(stream.name, stream) != stream:
-            raise UserError(f"there is another stream '{stream.name}' already", code="E10").at(_caller())
+            raise UserError(f"there is another stream '{stream.name}' already", code="E10").at(caller(__file__))
         return stream
-
-
-def _caller() -> Where:
-    """The line outside this file that is being executed."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return Where(frame.f_code.co_filename, frame.f_lineno, 1)

@@ -61,7 +61,7 @@ class _Question:
 class InferClient(Peers[Peer]):
     """Where questions are asked. The rows of a question must stay as they are until it is answered."""
 
-    def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int, units: int) -> None:
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int = 1, units: int = 1) -> None:
         self._units = units
         self._question = Layout(lead(spec.record, units))
         self._answer = Layout(lead(spec.answer, units))

@@ -79,7 +79,7 @@ class _Slot:
 class SampleProducer(Peers[_ConsumerPeer]):
     """Where slabs are made."""
 
-    def __init__(self, spec: StreamSpec, name: str, transport: Transport, slots: int) -> None:
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport, slots: int = 2) -> None:
         self._layout = Layout(spec.record)
         arena = slab_arena(self._layout, slots)
         super().__init__(spec, "producer", name, transport, arena)

@@ -76,10 +76,6 @@ class ProcessAgent:
             self.loop.wakeup.wait(min(longest, DRAIN_EVERY) if self.phase == "draining" else longest)
 
     @property
-    def working(self) -> bool:
-        return self.phase in ("running", "draining")
-
-    @property
     def closed(self) -> bool:
         return self.phase == "closed"
 
@@ -265,7 +261,7 @@ def _run(agent: ProcessAgent, channel: Channel) -> None:
         if flipped or now >= due:
             finished |= flipped
             due = now + REPORT_EVERY
-            if agent.working:
+            if agent.phase in ("running", "draining"):
                 agent.report()
             channel.flush()
         if not done and not inbox:

@@ -49,7 +49,7 @@ def test_a_registered_class_is_found_by_name_and_has_a_path() -> None:
     assert names.resolve("thing") is Thing
     assert names.resolve(Thing) is Thing
     assert names.names() == ["thing"]
-    assert names.path("thing") == names.path(Thing) == f"{__name__}:Thing"
+    assert names.everywhere("thing") == names.everywhere(Thing) == f"{__name__}:Thing"
     assert "thing" in names
     assert "other" not in names
 
@@ -59,7 +59,7 @@ def test_a_string_is_not_imported_until_it_is_used(tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(str(tmp_path))
     names = Registry("env")
     names.add("lazy", "their_lazy:A.B")
-    assert names.path("lazy") == "their_lazy:A.B"
+    assert names.everywhere("lazy") == "their_lazy:A.B"
     assert "their_lazy" not in sys.modules
     assert names.resolve("lazy").__qualname__ == "A.B"
 
@@ -86,7 +86,7 @@ def test_two_things_under_one_name_are_refused_with_both_places() -> None:
         "  second: two/mod.py:9\n"
         "  try: give one of them another name"
     )
-    assert names.path("x") == "one.mod:A"
+    assert names.everywhere("x") == "one.mod:A"
 
 
 def test_the_place_of_a_registration_is_the_line_of_the_caller() -> None:
@@ -140,7 +140,7 @@ def test_an_unknown_name_names_the_nearest() -> None:
         "  try: a path such as my_pkg.mod:Class or path/to/file.py:Class, or import=my_pkg, which registers 'zmk'"
     )
     with raises("E07"):
-        transports.path("zmk")
+        transports.resolve("zmk")
 
 
 def test_a_module_that_is_not_there_tells_what_workers_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ SCRIPT = """\
         pass
 
     if __name__ == "__main__":
-        print(REGISTRIES["algorithm"].path("mine"))
+        print(REGISTRIES["algorithm"].everywhere("mine"))
         launch()
 """
 
