@@ -27,7 +27,7 @@ from srl.plan.specs import Derived, PolicyInfo
 from srl.store import checkpoint
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
-from srl.store.weights import check_layers, checkpoint_folder
+from srl.store.weights import check_checkpoint, checkpoint_folder
 from srl.workers.rollout import Rollout, picture, rendering
 
 if TYPE_CHECKING:  # torch
@@ -145,7 +145,7 @@ class LoadedRun:
     def _load(self, acting: Policy, which: str | Path, name: str) -> Path:
         """Give a policy the weights of a checkpoint."""
         path = self.checkpoint(which, name)
-        check_layers(path, name, self.derived.policies[name].params, ("try", "the policy and env of the run that wrote it"))
+        check_checkpoint(path, name, self.derived.policies[name].params, ("try", "the policy and env of the run that wrote it"))
         saved = checkpoint.read(path)
         acting.load(saved.tree("policy"), saved.step)
         return path

@@ -13,7 +13,7 @@ from srl.observe.result import RunResult
 from srl.plan.specs import Derived
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
-from srl.store.weights import check_layers, checkpoint_folder
+from srl.store.weights import check_checkpoint, checkpoint_folder
 
 
 def resumable(path: str | Path | None, *, read_only: bool = False) -> RunFolder | None:
@@ -59,7 +59,7 @@ def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str])
             raise UserError(f"{run} has no checkpoint to resume from", ("try", "start a new run, without --resume"))
         changed = [("changed", text) for text in changes if text.startswith(("policy", "env", "policies"))]
         hint = ("try", "undo that setting, or start a new run without --resume")
-        check_layers(path, name, derived.policies[name].params, *changed, hint)
+        check_checkpoint(path, name, derived.policies[name].params, *changed, hint)
 
 
 def nothing_left(folder: RunFolder, graph: Graph) -> RunResult | None:

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from srl.api.batch import Batch
 from srl.api.policy import Act, Ask, Bounds, NoConfig, PolicySpec
 from srl.api.value_head import ValueHead
-from srl.core.errors import UserError
 from srl.core.seeds import Rng
-from srl.core.spec import TreeSpec
+from srl.core.spec import TreeSpec, check_layers
 from srl.core.tree import Tree, leaves, map_tree
 
 Heads: TypeAlias = dict[str, Any]
@@ -130,7 +129,7 @@ class NeuralPolicy(nn.Module):
         if named is None:
             named = self.__dict__["_named"] = dict(self.state_dict(keep_vars=True))
         given = _flat(params)
-        check_fit({name: tuple(tensor.shape) for name, tensor in named.items()}, given, "policy")
+        check_fit(named, given, "policy")
         with torch.no_grad():
             for name, tensor in named.items():
                 tensor.copy_(_tensor(given[name]))
@@ -162,28 +161,11 @@ def drawing_nothing() -> AbstractContextManager[None]:
     return scope
 
 
-def check_fit(layers: dict[str, tuple[int, ...]], given: dict[str, Any], what: str) -> None:
-    """Raise E09, naming the first layer that is missing, unknown or of another size."""
-    for name, shape in layers.items():
-        if name not in given:
-            raise UserError(f"{what}: the layer {name} is missing", ("expected", f"{name} {list(shape)}"), _TRY, code="E09")
-        found = tuple(np.shape(given[name]))
-        if found != shape:
-            raise UserError(
-                f"{what}: the layer {name} has other sizes",
-                ("found", str(list(found))),
-                ("expected", str(list(shape))),
-                _TRY,
-                code="E09",
-            )
-    for name in given:
-        if name not in layers:
-            raise UserError(
-                f"{what}: there is no layer {name} here", ("found", f"{name} {list(np.shape(given[name]))}"), _TRY, code="E09"
-            )
-
-
-_TRY = ("try", "the settings under `policy:` and `algorithm:` that the run was started with")
+def check_fit(layers: Mapping[str, Tensor], given: Mapping[str, Any], what: str) -> None:
+    """E09 if a layer is missing, unknown or of another size."""
+    want, have = ({name: tuple(np.shape(one)) for name, one in named.items()} for named in (layers, given))
+    hint = ("try", "the settings under `policy:` and `algorithm:` that the run was started with")
+    check_layers(f"the checkpoint does not fit the {what}", want, have, hint)
 
 
 def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from srl.core.errors import Fact, UserError
 from srl.core.tree import leaves, map_tree
 
 
@@ -27,6 +28,9 @@ class Leaf:
     @property
     def nbytes(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {self.shape}"
 
 
 TreeSpec: TypeAlias = "Leaf | dict[str, Any]"
@@ -61,14 +65,27 @@ def total_bytes(spec: Any) -> int:
 def differences(expected: Any, found: Any) -> list[str]:
     """One line for every leaf that is missing, unknown or of another shape or dtype."""
     want, have = dict(leaves(expected)), dict(leaves(found))
-    lines = [f"{path or 'value'}: missing, expected {leaf.dtype} {leaf.shape}" for path, leaf in want.items() if path not in have]
+    lines = [f"{path or 'value'}: missing, expected {leaf}" for path, leaf in want.items() if path not in have]
     lines += [f"{path or 'value'}: not expected" for path in have if path not in want]
     lines += [
-        f"{path or 'value'}: expected {want[path].dtype} {want[path].shape}, got {have[path].dtype} {have[path].shape}"
+        f"{path or 'value'}: expected {want[path]}, got {have[path]}"
         for path in want
         if path in have and want[path] != have[path]
     ]
     return lines
+
+
+def differing(want: Mapping[str, Any], have: Mapping[str, Any]) -> list[str]:
+    """The names that are in one of both only, or differ."""
+    return [name for name in {**want, **have} if want.get(name) != have.get(name)]
+
+
+def check_layers(what: str, want: Mapping[str, Any], have: Mapping[str, Any], *facts: Fact) -> None:
+    """E09 if the layers of a network are not those of a checkpoint. `want`, `have`: leaves or shapes by name, here and there."""
+    if wrong := differing(want, have):
+        there, here = (one.get(wrong[0], "absent") for one in (have, want))
+        others = [("others that differ", ", ".join(wrong[1:]))] if wrong[1:] else []
+        raise UserError(f"{what}: layer '{wrong[0]}' is {there} there and {here} here", *facts, *others, code="E09")
 
 
 # specs of a whole run as plain data: unions and nested trees, so each dataclass says which class it was -----------------

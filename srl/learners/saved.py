@@ -61,7 +61,7 @@ class Saved:
         later = {name for name in arrays if name not in own and "." not in name and not _held(self._algorithm, name)}
         named = {name: array for name, array in arrays.items() if name not in later}
         made = {name for name in own if name not in arrays and name not in self._shapes and name not in self._modules}
-        check_fit({name: tuple(one.shape) for name, one in own.items() if name not in made}, named, "algorithm")
+        check_fit({name: one for name, one in own.items() if name not in made}, named, "algorithm")
 
     @torch.no_grad()
     def restore(self, arrays: Mapping[str, Array], optimizers: Mapping[str, Array], numbers: Mapping[str, Any]) -> None:

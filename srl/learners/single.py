@@ -104,7 +104,7 @@ class SingleLearner:
         optimizer = groups.get("optimizer", {})
         own = {name: array for name, array in optimizer.items() if name in moments or name[:1].isdigit()}
         for group, live, given in (("policy", _named(self.policy), groups.get("policy", {})), ("optimizer", moments, own)):
-            check_fit({name: tuple(one.shape) for name, one in live.items()}, dict(given), group)
+            check_fit(live, given, group)
         self._saved.check(algorithm)
         if rng is None or rng.dtype != np.uint8:
             raise UserError("algorithm: the state of the random generator is missing", ("expected", RNG), code="E09")

@@ -11,7 +11,7 @@ import numpy as np
 
 from srl.core.errors import Fact, UserError
 from srl.core.files import usable_path
-from srl.core.spec import Leaf, TreeSpec
+from srl.core.spec import Leaf, TreeSpec, check_layers, differing
 from srl.core.tree import leaves
 from srl.core.types import PolicyEntry
 from srl.store import checkpoint
@@ -116,36 +116,20 @@ def check_weights(policies: Policies, params: Mapping[str, TreeSpec], *, resumed
         have, want = _kept(shapes, entry.fresh), _kept(wanted, entry.fresh)
         if not want:
             raise UserError(f"all layers of policy '{name}' are fresh: nothing is left to load", ("try", "no `load`"), code="E10")
-        if have == want:
-            continue
-        layer, *others = (key for key in {**want, **have} if want.get(key) != have.get(key))
-        there, here = (shapes.get(layer, "absent") for shapes in (have, want))
-        raise UserError(
-            f"the weights to load do not fit policy '{name}': layer '{layer}' is {there} there and {here} here",
+        check_layers(
+            f"the weights to load do not fit policy '{name}'",
+            want,
+            have,
             ("checkpoint", str(find_weights(entry.load, name))),
             ("try", "the settings under `policy:` and the env of the run that it comes from (its config.yaml)"),
-            (
-                "or",
-                f"fresh: [{layer}], patterns of layers to initialise instead; others that differ: {', '.join(others) or 'none'}",
-            ),
-            code="E09",
+            ("or", f"fresh: [{', '.join(differing(want, have))}], patterns of layers to initialise instead"),
         )
 
 
-def check_layers(path: Path, policy: str, params: TreeSpec, *facts: Fact) -> None:
+def check_checkpoint(path: Path, policy: str, params: TreeSpec, *facts: Fact) -> None:
     """E09 if the layers of a checkpoint are not those of the policy."""
     have = {name: Leaf(array.shape, array.dtype.name) for name, array in checkpoint.read(path).groups["policy"].items()}
-    want = dict(leaves(params))
-    if have == want:
-        return
-    layer = next(name for name in [*want, *have] if want.get(name) != have.get(name))
-    there, here = (f"{one.dtype} {one.shape}" if one else "absent" for one in (have.get(layer), want.get(layer)))
-    raise UserError(
-        f"the checkpoint does not fit policy '{policy}': layer '{layer}' is {there} there and {here} here",
-        ("checkpoint", str(path)),
-        *facts,
-        code="E09",
-    )
+    check_layers(f"the checkpoint does not fit policy '{policy}'", dict(leaves(params)), have, ("checkpoint", str(path)), *facts)
 
 
 def _best(folder: Path) -> Path | None:

@@ -64,9 +64,9 @@ def test_the_state_is_plain_arrays_and_json() -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"hidden": [64, 32]}, r"actor\.layers\.1\.weight has other sizes"),
-        ({"hidden": [64]}, r"no layer actor\.layers\.1\.weight"),
-        ({"normalize_obs": True}, r"normalizer\.mean is missing"),
+        ({"hidden": [64, 32]}, r"actor\.layers\.1\.weight' is \(64, 64\) there"),
+        ({"hidden": [64]}, r"actor\.layers\.1\.weight' is \(64, 64\) there and absent here"),
+        ({"normalize_obs": True}, r"normalizer\.mean' is absent there"),
     ],
 )
 def test_layers_that_do_not_fit_are_named_and_nothing_is_taken(other: dict[str, Any], message: str) -> None:
@@ -110,7 +110,7 @@ def test_a_policy_that_loads_parameters_acts_like_their_owner() -> None:
     assert other.policy.version == 3
     params["value.bias"][...] = 7.0  # its memory may be overwritten
     assert (other.params()["value.bias"] == learner.params()["value.bias"]).all()
-    with raises("E09", match=r"value\.bias is missing"):
+    with raises("E09", match=r"value\.bias' is absent there"):
         other.policy.load({name: array for name, array in params.items() if name != "value.bias"}, 4)
 
 

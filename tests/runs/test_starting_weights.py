@@ -154,7 +154,7 @@ def test_fresh_layers_begin_anew_and_the_others_are_taken(run: Path) -> None:
 
 def test_layers_that_do_not_fit_can_begin_anew(run: Path) -> None:
     wider = {**SMALL, "env": {"use": "fake", "obs": [5], "length": [5, 9], "action": 2}}
-    with raises("E09", match=r"or: fresh: \[actor.layers.0.weight\]"):
+    with raises("E09", match=r"or: fresh: \[actor.layers.0.weight, critic.layers.0.weight\]"):
         prepare(settings={**wider, "load": str(run)})
     with srl.build(**wider, load=str(run), fresh=["*.layers.0.*", "normalizer.*"]) as session:
         session.step()
