@@ -1,65 +1,37 @@
-"""The limiter holds the samples per insert: rows wait for draws and draws wait for rows, within bounds."""
+"""The limiter of a replay: it holds the number of updates per env step, whatever is faster.
+
+    owed = updates_per_step * (inserted - warmup) - drawn
+
+A batch may be drawn while at least one is owed. A slab may be started while fewer than `ahead` env steps would then be without
+their updates, those under way included: so `owed` stays between 0 and updates_per_step * ahead + 1.
+"""
 
 from __future__ import annotations
 
-from srl.core.errors import SettingError
+_ROUNDING = 1e-9
 
 
 class Limiter:
-    """`debt` is the number of samples that the rows so far ask for, minus those drawn; it stays between `low` and `high`.
+    """Counts env steps that came in and batches that went out."""
 
-    The first `warmup` rows ask for none, and nothing is drawn before them; nor do rows that come while no window is complete.
-    A slab is granted before it is recorded, so slabs that have been granted and have not arrived count as
-    inserted.
-    """
-
-    def __init__(self, *, ratio: float, slab: int, batch: int, warmup: int, low: float = 0.0, high: float | None = None) -> None:
-        """`ratio`: samples per row. `slab`: rows of the largest slab. `high`: None is as low as it can be."""
-        least = low + ratio * slab + batch
-        self.ratio, self.slab, self.batch, self.warmup = ratio, slab, batch, warmup
-        self.low = low
-        self.high = max(least, ratio * slab) if high is None else high
+    def __init__(self, *, updates_per_step: float, warmup: int, ahead: int) -> None:
+        self.updates_per_step = updates_per_step
+        self.warmup = warmup
+        self.ahead = ahead
         self.inserted = 0
-        self.sampled = 0
-        self.granted = 0
-        """Rows of slabs that are on their way."""
-        self._ready = False
-        if self.high < least:
-            raise SettingError("high", f"must be at least {least:g}, or neither rows nor draws could go on, not {self.high:g}")
-        if self.high < ratio * slab:
-            raise SettingError(
-                "high", f"must be at least {ratio * slab:g}, or the first rows could never come, not {self.high:g}"
-            )
+        self.drawn = 0
 
     @property
-    def debt(self) -> float:
-        """Samples that are still due; negative while more were drawn than the rows ask for."""
-        return self.ratio * (self.inserted - self.warmup) - self.sampled
+    def owed(self) -> float:
+        """Batches that may be drawn now, below 0 before the end of the warm-up."""
+        return self.updates_per_step * (self.inserted - self.warmup) - self.drawn
 
-    def may_grant(self) -> bool:
-        """True if one more slab may be recorded."""
-        return self.debt + self.ratio * (self.granted + self.slab) <= self.high
-
+    @property
     def may_draw(self) -> bool:
-        """True if one more batch may be drawn."""
-        return self._ready and self.inserted >= self.warmup and self.debt - self.batch >= self.low
+        """Whether the next batch is owed."""
+        return self.owed >= 1 - _ROUNDING
 
-    def grant(self) -> None:
-        """A slab may be recorded."""
-        self.granted += self.slab
-
-    def insert(self, rows: int, windows: int) -> None:
-        """A slab with so many transitions has arrived; since then the replay has so many windows to draw from."""
-        self.granted -= self.slab
-        self.inserted += rows
-        self._ready = self._ready or windows > 0
-        if not self._ready:
-            self.warmup = max(self.warmup, self.inserted)
-
-    def lose(self, slabs: int = 1) -> None:
-        """Slabs will never arrive: their actor is gone."""
-        self.granted -= slabs * self.slab
-
-    def draw(self) -> None:
-        """A batch has been drawn."""
-        self.sampled += self.batch
+    def may_insert(self, steps: int) -> bool:
+        """Whether so many env steps, those under way included, may come in."""
+        later = self.updates_per_step * (self.inserted + steps - self.warmup) - self.drawn
+        return later < self.updates_per_step * self.ahead + 1 - _ROUNDING

@@ -19,7 +19,7 @@ from srl.core.tree import Array, leaves
 
 ASKED = ("obs", "first", "mask", "state", "extra")
 """Leaves that a slab has one row more of."""
-_OF_SLABS = ("version", "reused")
+_OF_SLABS = ("version", "reused", "origin")
 """Leaves with one number for a whole slab."""
 
 

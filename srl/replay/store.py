@@ -37,7 +37,7 @@ def batch_record(record: Mapping[str, Any], batch: int, window: Window) -> dict[
     rows = window.within(1).rows
     spec: dict[str, Any] = {}
     for name, tree in record.items():
-        if name in ("version", "reused"):
+        if name in ("version", "reused", "origin"):
             continue
         steps = 1 if name == "memory" else rows + 1 if name in ASKED else rows
         if name == "state":
