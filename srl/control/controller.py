@@ -164,6 +164,7 @@ class Controller:
         for end in member.ends:
             self.totals.ends.bound(end)
         member.phase = "bound"
+        self.log.published(member.ends)
         self.log.event("bound", process=member.name, pid=message["pid"])
 
     def _on_ready(self, message: Message) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -12,6 +13,7 @@ from typing import Any
 
 from srl.core.errors import CannotWrite
 from srl.core.registry import REGISTRIES
+from srl.core.types import BoundEnd
 from srl.graph.spec import Graph
 from srl.observe.expectation import Expectation, figure
 from srl.observe.ledger import table
@@ -24,6 +26,7 @@ from srl.store import checkpoint
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from srl.workers.loop import checkpoint_folders
+from srl.workers.newest import places
 
 REPORT_EVERY = 1.0
 """Seconds between two reports to the sinks."""
@@ -47,6 +50,7 @@ class RunLog:
         """Of the workers that start now: one more than any that this run ever had."""
         if folder is not None:
             folder.hold()
+            folder.params.unlink(missing_ok=True)  # of a session that was killed
         earlier = RunFolder(resume).read_status() if resume is not None else {}
         if resume is not None:
             self.incarnation = int(earlier.get("incarnation", 0)) + 1
@@ -63,6 +67,7 @@ class RunLog:
         self._before = float(earlier.get("seconds", 0.0))
         self._remarked = False
         self._addresses: dict[str, str] = {}
+        self._ends: dict[str, BoundEnd] = {}
         self._solved: float | None = None
         self._status()
 
@@ -97,6 +102,12 @@ class RunLog:
         self.event("note", text=f"{worker.partition('/')[0]}: {address}")
         self._status()
 
+    def published(self, ends: Iterable[BoundEnd]) -> None:
+        """These ends are open now: `srl watch` finds the parameters of the run by what is written down of them."""
+        self._ends = {**self._ends, **{end.name: end for end in ends if end.side == "publisher"}}
+        if self._folder is not None and (found := places(list(self._ends.values())))["params"]:
+            self._folder.write_text(self._folder.params.name, json.dumps(found))
+
     def restarted(self, incarnation: int) -> None:
         """Remember it before the new incarnation lives: none may ever be used twice."""
         self._top = max(self._top, incarnation)
@@ -113,6 +124,7 @@ class RunLog:
             if result.problem() is None:
                 result = replace(result, kind="worker failure", error=error)
         if self._folder is not None:
+            self._folder.params.unlink(missing_ok=True)
             self._folder.sweep()
         found = _newest_checkpoint(self._folder.path, self._graph) if self._folder is not None else None
         result = replace(

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+BELOW_ALL = 20
+"""A niceness beyond the lowest."""
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -21,6 +23,14 @@ class Machine:
     @classmethod
     def here(cls) -> Machine:
         return cls(usable_cores(), _gpus(), memory_free())
+
+
+def yield_cores(nice: int) -> None:
+    """Let more urgent processes have the cores. `BELOW_ALL`: run on those only that nobody else wants."""
+    if nice < BELOW_ALL:
+        os.nice(nice)
+    else:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def version_of(package: str) -> str:

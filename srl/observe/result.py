@@ -136,7 +136,7 @@ class RunResult:
         if problem is None:
             saved = [("checkpoint", f"{self.run}/checkpoints/{self.checkpoint}" if self.run else self.checkpoint)]
             if self.run:
-                saved += [("resume", self.resume()), ("watch", f"python -m srl play {self.run}")]
+                saved += [("resume", self.resume()), ("watch", f"python -m srl watch {self.run}")]
             return aligned([(self.kind, self.headline), *self.summary, *(saved if self.checkpoint else ())])
         first = self.first
         shown = () if first is None else first.error.rstrip().splitlines() if first.error else first.tail[-TAIL:]

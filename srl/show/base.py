@@ -52,6 +52,8 @@ class Show(ABC):
 
     address = ""
     """Where a person finds it."""
+    closed = False
+    """By a person, for good."""
 
     @property
     @abstractmethod

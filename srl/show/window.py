@@ -13,6 +13,7 @@ class Window(Show):
 
     def __init__(self, title: str) -> None:
         self._root: Any = None
+        self.address = "a window"
         try:
             import tkinter
 
@@ -50,7 +51,7 @@ class Window(Show):
     def close(self) -> None:
         if self._root is not None:
             self._root.destroy()
-            self._root = None
+            self._root, self.closed = None, True
 
 
 def _no_window(found: str) -> UserError:

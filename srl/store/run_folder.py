@@ -70,6 +70,7 @@ class RunFolder:
         self.config, self.graph = path / "config.yaml", path / "graph.yaml"
         self.overrides, self.env = path / "overrides.txt", path / "env.txt"
         self.status, self.eval = path / "status.json", path / "eval.csv"
+        self.params = path / "params.json"
         self.metrics, self.events = path / "metrics.jsonl", path / "events.jsonl"
         self.logs, self.tb, self.videos = path / "logs", path / "tb", path / "videos"
         self.checkpoints = path / "checkpoints"

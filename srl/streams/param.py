@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from srl.core.errors import WireError
 from srl.core.tree import Tree
 from srl.core.types import Counts
 from srl.streams.base import StreamSpec, Version
-from srl.streams.codec import Arena, Layout
+from srl.streams.codec import Arena, Layout, agreement
 from srl.streams.peers import Peer, Peers
-from srl.streams.shm import NewestReader, NewestWriter, version_arena
+from srl.streams.shm import NewestReader, NewestWriter, Segment, version_arena
 from srl.streams.transport import CHANGED, PARAMS, POLL, Transport, Wire
 
 
@@ -89,6 +90,17 @@ class ParamPublisher(Peers[_SubscriberPeer]):
 
     def _release_memory(self) -> None:
         self._shared = None
+
+
+def look(spec: StreamSpec, address: Mapping[str, Any]) -> NewestReader:
+    """Read the newest parameters of a publisher in shared memory without its knowledge: from outside the run."""
+    if address["agreed"] != agreement(spec.record, spec.answer):
+        raise WireError(f"the parameters of {address['name']} are of another shape", code="W01")
+    layout, memory = Layout(spec.record), address["memory"]
+    segment = Segment.attach(
+        int(address["pid"]), int(memory["descriptor"]), int(memory["size"]), int(address["source"]), to_write=False
+    )
+    return NewestReader(layout, segment.buffer)
 
 
 @dataclass(slots=True, eq=False)

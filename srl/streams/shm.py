@@ -53,18 +53,18 @@ class Segment:
         return cls(memory, size, descriptor)
 
     @classmethod
-    def attach(cls, pid: int, descriptor: int, size: int, owner: int) -> Segment:
+    def attach(cls, pid: int, descriptor: int, size: int, owner: int, *, to_write: bool = True) -> Segment:
         """Map the memory that this process has under this descriptor; anything else that lies there now is refused."""
         path = f"/proc/{pid}/fd/{descriptor}"
         try:
-            opened = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            opened = os.open(path, (os.O_RDWR if to_write else os.O_RDONLY) | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise _unreachable(path, str(error)) from error
         try:
             found = os.fstat(opened)
             if not stat.S_ISREG(found.st_mode) or found.st_size != _HEAD + size:
                 raise _unreachable(path, f"{found.st_size} bytes where {_HEAD + size} were expected")
-            memory = mmap.mmap(opened, _HEAD + size)
+            memory = mmap.mmap(opened, _HEAD + size, access=mmap.ACCESS_WRITE if to_write else mmap.ACCESS_READ)
         finally:
             os.close(opened)
         if memory[:8] != owner.to_bytes(8, "little"):

@@ -18,9 +18,6 @@ from srl.plan.specs import Derived
 from srl.streams.base import Kind, Side
 from srl.streams.peers import End
 
-BELOW_ALL = 20
-"""A niceness beyond the lowest: its process runs only on cores that nobody else wants."""
-
 
 @dataclass(frozen=True, slots=True)
 class Port:

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from srl.core.errors import SrlError
+from srl.core.machine import yield_cores
 from srl.core.registry import load_plugins
 from srl.streams.transport import Network
-from srl.workers.base import BELOW_ALL
 from srl.workers.loop import WorkerLoop
 from srl.workers.messages import Channel, Message, ProcessReport
 
@@ -130,7 +130,7 @@ class ProcessAgent:
         )
         self.phase = "open"
         if not self._inline:
-            _yield_cores(self.loop.nice)
+            yield_cores(self.loop.nice)
         self._send({"type": "bound", "process": self.process, "pid": os.getpid(), "ends": self.loop.bound()})
 
     def _peers(self, message: Message) -> None:
@@ -175,14 +175,6 @@ def _network(data: Mapping[str, Any]) -> Network | None:
     from srl.streams.zmq import new_curve_keys
 
     return Network(bind=data["bind"], curve=new_curve_keys() if data["encrypt"] else None)
-
-
-def _yield_cores(nice: int) -> None:
-    """Let processes of more urgent workers have the cores."""
-    if nice < BELOW_ALL:
-        os.nice(nice)
-    else:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _resident() -> int:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from srl.core.load import option
+from srl.core.machine import BELOW_ALL
 from srl.core.types import Waiting
 from srl.show.open import How, open_show
 from srl.streams.param import ParamSubscriber
 from srl.streams.peers import End
-from srl.workers.base import BELOW_ALL, Context, Port, Worker
+from srl.workers.base import Context, Port, Worker
 from srl.workers.viewing import Viewing
 
 

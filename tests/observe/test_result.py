@@ -142,7 +142,7 @@ def test_a_good_end_names_checkpoint_and_next_steps() -> None:
         "ledger      samples: 58 put = 58 taken + 0 in flight",
         "checkpoint  runs/cartpole/a/checkpoints/step_000118784",
         "resume      python -m srl.launch --resume runs/cartpole/a",
-        "watch       python -m srl play runs/cartpole/a",
+        "watch       python -m srl watch runs/cartpole/a",
     ]
 
 

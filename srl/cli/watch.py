@@ -1,0 +1,88 @@
+"""`srl watch RUN`: the newest policy of a run at play, from another terminal. The run takes no notice."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from srl.cli.parsing import Parser
+
+if TYPE_CHECKING:
+    from srl.store.run_folder import RunFolder
+    from srl.workers.newest import Newest
+
+SHARE = 0.5
+"""Part of one core that it may use."""
+
+
+def watch(argv: list[str]) -> int:
+    """Show a run that is under way, or one that has ended, until Ctrl-C."""
+    parser = Parser(
+        prog="srl watch",
+        description="show the newest policy of a run at play, in a window or on a page of this host; Ctrl-C detaches,"
+        " and the run goes on unchanged. Of a run that has ended, or that keeps its parameters to itself (mode=inline),"
+        " the newest checkpoint plays.",
+    )
+    parser.add_argument("run", help="a run folder, or a folder above it for the newest run in it")
+    parser.add_argument("--show", choices=("auto", "window", "page"), default="auto", help="auto: a window if there is a display")
+    parser.add_argument("--port", type=int, default=0, help="port of the page (default: any that is free)")
+    parser.add_argument("--fps", type=_positive, help="steps a second (default: as fast as the real thing)")
+    sampled = "sample actions, as in training (default: as the run is evaluated)"
+    parser.add_argument("--sampled", dest="greedy", action="store_const", const=False, help=sampled)
+    given = parser.parse_args(argv)
+    from srl.core.machine import BELOW_ALL, yield_cores
+    from srl.loaded import load_run
+    from srl.show.open import open_show
+    from srl.store.run_folder import RunFolder
+    from srl.workers.newest import Newest, trained_streams
+    from srl.workers.viewing import Viewing
+
+    run = load_run(given.run)
+    folder, graph, derived = RunFolder(run.folder), run.graph, run.derived
+    newest = {name: Newest(folder, graph, derived, name, stream) for name, stream in trained_streams(graph).items()}
+    if not folder.is_live:
+        run.sources("latest")  # without a checkpoint there is nothing to show
+    show = open_show(given.show, title=f"{graph.name} - srl watch", port=given.port, films=None, fps=derived.env.fps)
+    greedy = run.greedy if given.greedy is None else given.greedy
+    viewing = Viewing(graph, derived, newest, show, fps=given.fps, share=SHARE, greedy=greedy)
+    yield_cores(BELOW_ALL)
+    print(f"{run.folder}: {show.address}   Ctrl-C ends this, not the run", flush=True)
+    said, rest = "", threading.Event()
+    try:
+        while not show.closed:
+            for one in newest.values():
+                one.look()
+            viewing.poll()
+            viewing.facts.source = ", ".join(dict.fromkeys(one.source for one in newest.values() if one.source))
+            if (text := _state(folder, newest.values())) != said:
+                print(text, flush=True)
+                said = text
+            rest.wait(max(0.0, viewing.wake_at - time.monotonic()))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        viewing.close()
+    return 0
+
+
+def _state(folder: RunFolder, newest: Collection[Newest]) -> str:
+    """Whose policy plays."""
+    if all(one.live for one in newest):
+        return "the run is under way: its newest policy plays"
+    saved = ", ".join(dict.fromkeys(one.source for one in newest if one.source))
+    if any(one.running for one in newest):
+        return f"the run keeps its parameters to itself: its newest checkpoint plays{saved and f' ({saved})'}"
+    return f"the run has ended ({folder.state}): its last policy plays{saved and f' ({saved})'}"
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e4:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return number
