@@ -12,7 +12,8 @@ from srl.control.controller import Controller
 from srl.core.errors import UserError
 from srl.core.readings import Reading
 from srl.graph.spec import Graph
-from srl.plan.derive import derive
+from srl.plan.derive import derive, with_streams
+from srl.plan.specs import Derived
 from srl.workers.base import Worker
 from srl.workers.loop import WorkerLoop
 
@@ -25,15 +26,16 @@ def build(experiment: str | Path | None = None, *, overrides: Sequence[str] = ()
     from srl.plan.prepare import prepare
 
     prepared = prepare(experiment, [*overrides, "mode=inline"], settings=settings, inspect=False)
-    return Session(prepared.graph)
+    derived = derive(prepared.graph)
+    return Session(prepared.fitted(derived).graph, derived)
 
 
 class Session:
     """All workers of a graph, inline. Errors are raised where they happen."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, derived: Derived | None = None) -> None:
         self.graph = replace(graph, mode="inline")
-        self.derived = derive(self.graph)
+        self.derived = derive(self.graph) if derived is None else with_streams(self.graph, derived)
         self.totals: dict[str, float] = {}
         """Counts since the start: env_steps, updates, ..."""
         self.means: dict[str, float] = {}

@@ -18,7 +18,6 @@ from srl.api.env import action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
 from srl.core.errors import SettingError
 from srl.core.spec import Leaf, TreeSpec, lead
-from srl.core.tree import map_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,31 +154,3 @@ def slab_spec(
     if origin:
         spec["origin"] = Leaf((2,), "int64")
     return spec
-
-
-def drawn_spec(slab: Mapping[str, Any], size: int, window: Window) -> dict[str, Any]:
-    """The record of a batch that a replay of these slabs draws: `size` windows side by side, `[T, size, 1, ...]`.
-
-    Single rows: rows i and i+m of a ring, with the sum of the m rewards between them, and as `discount` gamma ** m, or 0 where
-    a termination lies there: a target is `reward[0] + discount[0] * V(obs[1])`. `env_steps`: those that came into the replay
-    since its process started, and which start that was.
-    """
-    steps, one = window.rows, (size, 1)
-
-    def rows(tree: Any, number: int) -> Any:
-        return map_tree(lambda leaf: Leaf((number, *one, *leaf.shape[3:]), leaf.dtype), tree)
-
-    spec: dict[str, Any] = {}
-    for name, tree in slab.items():
-        if name in ("obs", "first", "mask", "extra"):
-            spec[name] = rows(tree, steps + 1)
-        elif name == "state":
-            spec[name] = map_tree(lambda leaf: Leaf((steps + 1, size, *leaf.shape[2:]), leaf.dtype), tree)
-        elif name == "memory":
-            spec[name] = rows(tree, 1)
-        elif name not in ("version", "reused", "origin"):
-            spec[name] = rows(tree, steps)
-    if steps == 1:
-        spec["discount"] = Leaf((1, *one), "float32")
-    flat = {"version": "int64", "ids": "int64", "weight": "float32"}
-    return {**spec, **{name: Leaf((size,), kind) for name, kind in flat.items()}, "env_steps": Leaf((2,), "int64")}

@@ -21,10 +21,12 @@ _EXPECTED = re.compile(r"env_steps|return(/.+)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How batches are sampled. A batch has `envs` x `steps` rows of every agent."""
+    """How batches are sampled. A batch of an on-policy algorithm has `envs` x `steps` rows of every agent."""
 
-    envs: int = option(16, "total number of envs", low=1, high=1 << 20)
-    steps: int = option(128, "steps of each env in a batch", low=1, high=1 << 20)
+    envs: int | Auto = option("auto", "total number of envs; auto: 16, or 1 for a replay", low=1, high=1 << 20)
+    steps: int | Auto = option(
+        "auto", "steps of each env in a slab; auto: 128, or a few for a replay, inline 1", low=1, high=1 << 20
+    )
     workers: int | Auto = option("auto", "number of actors; auto: by the number of usable cores", low=1, high=_MOST_PROCESSES)
     groups: int | Auto = option("auto", "groups of envs per actor; auto: 2 with remote inference, else 1", low=1, high=1024)
 
@@ -69,6 +71,20 @@ class Viewer:
     def __post_init__(self) -> None:
         if self.show == "film" and not self.every:
             raise SettingError("every", "must be at least 1 with show: film", ("because", "films of every episode fill the disk"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """The replay of each off-policy algorithm: it keeps the newest rows, and draws every batch from all of them."""
+
+    size: int = option(1_000_000, "rows kept; memory is allocated for all of them", low=1)
+    batch: int = option(256, "rows in a batch; sequences, if the algorithm trains on sequences", low=1)
+    warmup: int | Auto = option("auto", "env steps before the first update; auto: 5,000, at most a 20th of the run", low=0)
+    updates_per_step: float = option(1.0, "updates for every env step", above=0)
+    ahead: int | Auto = option("auto", "env steps that actors may be ahead of the updates; auto: a few slabs, inline 0", low=1)
+    alpha: float = option(0.6, "with priorities: rows are drawn in proportion to priority ** alpha", low=0, high=1)
+    beta: float = option(0.4, "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1)
+    shards: int = option(1, "replays that share the rows, each with actors of its own", low=1, high=256)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +149,9 @@ class Experiment:
     graph: Mapping[str, Any] | None = option(None, "nodes and streams, instead of a layout")
     staleness: Staleness = field(default_factory=Staleness)
     """Maximum age of slabs."""
+    replay: Replay | None = option(
+        None, "size, batch, warmup, updates_per_step, ...; null: the defaults, if the algorithm has one"
+    )
     evaluation: Evaluation | None = option(None, "every, episodes, ...; null: no evaluation")
     viewer: Viewer | None = option(None, "show, fps, ...; true: the defaults; null: nobody watches")
     opponents: Opponents | None = option(
@@ -167,11 +186,12 @@ class Experiment:
         return tuple(name for name, entry in self.entries().items() if entry.algorithm is not None)
 
 
-OF_LAYOUT = ("sampling", "layout", "staleness", "evaluation", "viewer", "opponents", "device")
+OF_LAYOUT = ("sampling", "layout", "staleness", "replay", "evaluation", "viewer", "opponents", "device")
 """What only a layout reads: without effect beside `graph:`."""
 SECTIONS: dict[str, type] = {
     "sampling": Sampling,
     "staleness": Staleness,
+    "replay": Replay,
     "evaluation": Evaluation,
     "viewer": Viewer,
     "stop": Stop,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from srl.core.types import BoundEnd, WorkerId
-from srl.graph.placement import workers_by_process
+from srl.graph.placement import feeds, workers_by_process
 from srl.graph.spec import Graph
 from srl.workers.messages import Message, Peers
 
@@ -53,6 +53,16 @@ class Members(dict[str, Member]):
     def __init__(self, graph: Graph, incarnation: int = 0) -> None:
         super().__init__({name: Member(name, workers) for name, workers in workers_by_process(graph, incarnation).items()})
         self._graph = graph
+        self._fed = {
+            stream.name: {
+                (f"{producer}/{i}", f"{consumer}/{k}")
+                for (consumer, k), producers in feeds(graph, stream.name).items()
+                for producer, i in producers
+            }
+            for stream in graph.streams
+            if stream.kind == "sample"
+        }
+        """Sample stream -> which producer feeds which consumer."""
 
     @property
     def phases(self) -> dict[str, Phase]:
@@ -77,9 +87,15 @@ class Members(dict[str, Member]):
         for (stream, side), ends in sides.items():
             for own, end in ends:
                 for other, peer in sides.get((stream, _OPPOSITE[side]), ()):
-                    if (own in new or other in new) and (own is other or vias[stream] != "inproc"):
+                    if (own in new or other in new) and (own is other or vias[stream] != "inproc") and self._joined(end, peer):
                         found.setdefault(own.name, {}).setdefault(end.worker, {}).setdefault(end.port, []).append(peer)
         return found
+
+    def _joined(self, end: BoundEnd, peer: BoundEnd) -> bool:
+        """Two ends on opposite sides of one stream talk to each other."""
+        fed = self._fed.get(end.stream)
+        pair = (end.worker, peer.worker) if end.side == "producer" else (peer.worker, end.worker)
+        return fed is None or pair in fed
 
     def observers(self, dead: Member) -> dict[str, set[str]]:
         """Each end of a process that died without its last counts -> the processes that know a part of them."""

@@ -53,6 +53,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "policy": "srl.workers.policy:PolicyWorker",
         "trainer": "srl.workers.trainer:TrainerWorker",
         "buffer": "srl.workers.buffer:BufferWorker",
+        "replay": "srl.workers.replay:ReplayWorker",
         "evaluator": "srl.workers.evaluator:EvaluatorWorker",
         "league": "srl.workers.league:LeagueWorker",
         "viewer": "srl.workers.viewer:ViewerWorker",
@@ -62,6 +63,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "impala": "srl.graph.layouts:impala",
         "seed": "srl.graph.layouts:seed",
         "decoupled": "srl.graph.layouts:decoupled",
+        "offpolicy": "srl.graph.layouts:offpolicy",
     },
     "transport": {
         "inproc": "srl.streams.inproc:InprocTransport",
@@ -74,6 +76,9 @@ BUILTIN: dict[str, dict[str, str]] = {
     "sink": {},
 }
 """The names that come with the package, by kind: add a line to add a thing."""
+
+OFF_POLICY = frozenset({"sac", "td3", "ddpg", "dqn", "r2d2"})
+"""Algorithms that train from a replay: known without importing them."""
 
 C = TypeVar("C")
 _PREFIX = "srl_file_"

@@ -64,11 +64,18 @@ class Stop:
 class Checkpoint:
     """Which checkpoints are kept. Intervals are in updates, so that inline runs do not depend on a clock."""
 
-    every: int = option(50, "updates between checkpoints; 0: only at the end", low=0)
+    every: int | Literal["auto"] = option(
+        "auto", "updates between checkpoints; 0: only at the end; auto: 50, or 5,000 with a replay", low=0
+    )
     keep: int = option(3, "number of checkpoints kept besides `best` and the archive", low=1)
     archive: int = option(
         0, "archive the policy of every n-th checkpoint permanently, for cross-play and as an opponent; 0: none", low=0
     )
+
+    @property
+    def interval(self) -> int:
+        """Updates between checkpoints, in a graph that was made without deciding what `auto` means."""
+        return 50 if self.every == "auto" else self.every
 
 
 @dataclass(frozen=True, slots=True)

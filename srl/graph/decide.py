@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from srl.config.experiment import Experiment, Staleness, StreamSettings
@@ -11,6 +11,7 @@ from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES
 from srl.core.text import count
 from srl.core.where import Provenance
+from srl.graph import replays
 from srl.graph.builder import GraphBuilder
 from srl.graph.by_hand import by_hand
 from srl.graph.check import near
@@ -32,13 +33,21 @@ class Decided:
     why: tuple[str, ...] = ()
 
 
-def decide(experiment: Experiment, *, machine: Machine | None = None, where: Provenance | None = None) -> Decided:
-    """Decide what is left open and wire it. `where`: the places of the settings."""
+def decide(
+    experiment: Experiment,
+    *,
+    machine: Machine | None = None,
+    where: Provenance | None = None,
+    replayed: Collection[str] | None = None,
+) -> Decided:
+    """Decide what is left open and wire it. `where`: the places of the settings; `replayed`: the policies that train from a
+    replay, as far as they are known: otherwise by the names of their algorithms."""
     try:
         if experiment.graph is not None:
             graph = _graph(experiment, *by_hand(experiment, where))
             return Decided(experiment=experiment, graph=graph, why=("the graph is written by hand",))
-        return _lay_out(experiment, machine or Machine.here())
+        experiment = replays.with_replay(experiment, replayed)
+        return _lay_out(experiment, machine or Machine.here(), replays.replayed(experiment, replayed))
     except UserError as error:
         raise error.at(where) from None
 
@@ -47,17 +56,20 @@ def choose(experiment: Experiment, machine: Machine) -> tuple[str, str]:
     """The layout that `auto` means here, and why, in words."""
     if experiment.layout != "auto":
         return experiment.layout, ""
+    off = experiment.replay is not None
     if experiment.mode == "inline":
         return "inline", "layout inline: mode=inline puts everything in one process"
     if machine.cores == 1 and machine.gpus == 0:
         return "inline", "layout inline: one usable core, so processes would only take turns"
     cores = count(machine.cores, "usable core")
+    if off:
+        return "offpolicy", f"layout offpolicy: {cores}, the policy runs inside each actor and the replay inside the trainer"
     if machine.gpus == 0 or experiment.device == "cpu":
         return "impala", f"layout impala: {cores} and no GPU, so the policy runs inside each actor"
     return "impala", f"layout impala: {cores}, the GPU is for the trainer (layout=seed uses it for inference too)"
 
 
-def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
+def _lay_out(experiment: Experiment, machine: Machine, replayed: tuple[str, ...]) -> Decided:
     name, why = choose(experiment, machine)
     if name not in REGISTRIES["layout"] and ":" not in name:
         known = ["auto", *REGISTRIES["layout"].names()]
@@ -65,7 +77,10 @@ def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
             "try", "path/to/file.py:function, or `graph:` in the file"
         )
     layout = REGISTRIES["layout"].resolve(name)
-    sizes = _sizes(experiment, machine, remote=layout in REMOTE, together=layout in TOGETHER)
+    together = layout in TOGETHER
+    envs, steps = replays.sampled(experiment, together=together)
+    experiment = replace(experiment, sampling=replace(experiment.sampling, envs=envs, steps=steps))
+    sizes = replace(_sizes(experiment, machine, remote=layout in REMOTE, together=together), replayed=replayed)
     if name == "inline" and sizes.workers > 1:
         why = f"{why}; {sizes.workers} actors share its one process"
     evaluation = experiment.evaluation
@@ -74,10 +89,12 @@ def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
     viewer = experiment.viewer
     if viewer is not None and viewer.share == "auto":
         viewer = replace(viewer, share=_VIEWED_INLINE if layout in TOGETHER or experiment.mode == "inline" else _VIEWED)
+    sampling = replace(experiment.sampling, workers=sizes.workers, groups=sizes.groups)
     done = replace(
         experiment,
         layout=name,
-        sampling=replace(experiment.sampling, workers=sizes.workers, groups=sizes.groups),
+        sampling=sampling,
+        replay=replays.decided(experiment, sampling, together=together or experiment.mode == "inline"),
         staleness=Staleness(max=sizes.staleness),
         device=sizes.device,
         evaluation=evaluation,
@@ -94,24 +111,25 @@ def _lay_out(experiment: Experiment, machine: Machine) -> Decided:
 def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: bool) -> Sizes:
     """What `auto` means. `remote`: other processes infer. `together`: all is in one process."""
     sampling = experiment.sampling
-    groups = sampling.groups if sampling.groups != "auto" else 2 if remote and sampling.envs % 2 == 0 else 1
+    envs = int(sampling.envs)
+    groups = sampling.groups if sampling.groups != "auto" else 2 if remote and envs % 2 == 0 else 1
     if sampling.workers != "auto":
         workers = sampling.workers
     else:
         wish = 1 if together else max(1, machine.cores - (1 if remote and machine.cores > 2 else 0))
-        workers = next((n for n in range(wish, 0, -1) if sampling.envs % (n * groups) == 0), 1)
-    if sampling.envs % (parts := workers * groups):
-        below, above = sampling.envs // parts * parts, -(-sampling.envs // parts) * parts
+        workers = next((n for n in range(wish, 0, -1) if envs % (n * groups) == 0), 1)
+    if envs % (parts := workers * groups):
+        below, above = envs // parts * parts, -(-envs // parts) * parts
         raise UserError(
-            f"sampling.envs={sampling.envs} is not divisible by {count(workers, 'actor')} x {count(groups, 'group')} = {parts}",
+            f"sampling.envs={envs} is not divisible by {count(workers, 'actor')} x {count(groups, 'group')} = {parts}",
             ("try", " or ".join(f"sampling.envs={size}" for size in (below, above) if size)),
             code="E04",
             path=("sampling", "envs"),
         )
     staleness = experiment.staleness.max
     return Sizes(
-        envs=sampling.envs,
-        steps=sampling.steps,
+        envs=envs,
+        steps=int(sampling.steps),
         workers=workers,
         groups=groups,
         staleness=staleness if staleness != "auto" else 0 if together or experiment.mode == "inline" else 1,
@@ -138,6 +156,7 @@ def _with_settings(streams: Sequence[Stream], wanted: Mapping[str, StreamSetting
 def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stream]) -> Graph:
     """With what `workers:` and `streams:` say."""
     nodes, streams = with_workers(nodes, streams, experiment.workers)
+    every, drawn = experiment.checkpoint.every, any(node.worker == "replay" for node in nodes)
     return Graph(
         env=experiment.env,
         policies=experiment.entries(),
@@ -147,7 +166,7 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
         mode=experiment.mode,
         seed=experiment.seed,
         stop=experiment.stop,
-        checkpoint=experiment.checkpoint,
+        checkpoint=replace(experiment.checkpoint, every=5_000 if drawn else 50) if every == "auto" else experiment.checkpoint,
         plugins=experiment.plugins,
         sinks=experiment.sinks,
         name=experiment.name,

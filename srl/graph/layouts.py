@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srl.config.experiment import Experiment
+from srl.core.errors import UserError
 from srl.graph.builder import GraphBuilder
 from srl.graph.spec import Node
 
@@ -25,6 +26,8 @@ class Sizes:
     """All policies."""
     learning: tuple[str, ...]
     """Those that are trained."""
+    replayed: tuple[str, ...] = ()
+    """Those whose batches a replay draws."""
 
     @property
     def per_group(self) -> int:
@@ -57,6 +60,19 @@ def impala(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
     layout.trainers(*sizes.learning)
     layout.evaluator()
     return layout.graph
+
+
+def offpolicy(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
+    """the policy acts inside each actor; a replay inside the trainer keeps their rows"""
+    if not sizes.replayed:
+        raise UserError(
+            "layout offpolicy requires an algorithm with a replay",
+            ("found", ", ".join(str(entry.algorithm.use) for entry in experiment.entries().values() if entry.algorithm)),
+            ("try", "layout=auto"),
+            code="E10",
+            path=("layout",),
+        )
+    return impala(experiment, sizes)
 
 
 def seed(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
@@ -124,19 +140,46 @@ class _Layout:
             )
 
     def trainers(self, *names: str, **settings: Any) -> None:
-        sizes = self._sizes
+        """With their replays inside them: these come first, so that inline a batch is drawn right before it trains."""
         for name in names:
+            title = _name("trainer", name, self._sizes.learning)
+            drawn = self._replays(name, settings.get("inside", title)) if name in self._sizes.replayed else self._slabs(name)
             self.graph.node(
-                "trainer",
-                _name("trainer", name, sizes.learning),
-                policy=name,
-                samples=self._samples[name],
-                params=self._params[name],
-                slabs=sizes.slabs + (self._experiment.opponents.groups if self._experiment.opponents else 0),
-                staleness=sizes.staleness,
-                device=sizes.device,
-                **settings,
+                "trainer", title, policy=name, params=self._params[name], device=self._sizes.device, **drawn, **settings
             )
+
+    def _slabs(self, name: str) -> dict[str, Any]:
+        """What a trainer on slabs is told."""
+        sizes, opponents = self._sizes, self._experiment.opponents
+        slabs = sizes.slabs + (opponents.groups if opponents else 0)
+        return {"samples": self._samples[name], "slabs": slabs, "staleness": sizes.staleness}
+
+    def _replays(self, name: str, home: str) -> dict[str, Any]:
+        """The replays of one policy, and what its trainer is told."""
+        sizes, replay = self._sizes, self._experiment.replay
+        assert replay is not None
+        batches, kind = self.graph.sample(name, f"batches.{name}"), _name("replay", name, sizes.replayed)
+        titles = [kind] if replay.shards == 1 else [f"{kind}.{shard}" for shard in range(replay.shards)]
+        feedback = {title: self.graph.sample(name, f"feedback{title.removeprefix('replay')}.{name}") for title in titles}
+        for title in titles:
+            self.graph.node(
+                "replay",
+                title,
+                inside=home,
+                policy=name,
+                source=self._samples[name],
+                sink=batches,
+                feedback=feedback[title],
+                size=-(-replay.size // replay.shards),
+                warmup=-(-int(replay.warmup) // replay.shards),
+                ahead=-(-int(replay.ahead) // replay.shards),
+                batch=replay.batch,
+                updates_per_step=replay.updates_per_step,
+                alpha=replay.alpha,
+                beta=replay.beta,
+            )
+        joined = {f"{name}/{title}": stream for title, stream in feedback.items()}
+        return {"samples": batches, "slabs": 0, "feedback": joined if replay.shards > 1 else feedback[kind]}
 
     def evaluator(self, **settings: Any) -> None:
         """Evaluator and viewer, if the experiment has them. A run goes on without its viewer."""

@@ -51,6 +51,17 @@ def members(graph: Graph, stream: str) -> Iterator[tuple[Node, str, str]]:
                 yield node, port, known[port.partition(":")[0]].side
 
 
+def feeds(graph: Graph, stream: str) -> dict[tuple[str, int], list[tuple[str, int]]]:
+    """Consumer of a sample stream -> its producers, each as (node, index): all of them, or its share if its port is pinned."""
+    sides: dict[str, list[tuple[str, int]]] = {"producer": [], "consumer": []}
+    pinned = False
+    for node, port, side in members(graph, stream):
+        sides[side] += [(node.name, index) for index in range(node.count)]
+        pinned |= REGISTRIES["worker"].resolve(node.worker).ports[port.partition(":")[0]].pinned
+    producers, consumers = sides["producer"], sides["consumer"]
+    return {one: producers[at :: len(consumers)] if pinned else producers for at, one in enumerate(consumers)}
+
+
 def processes(graph: Graph, node: Node) -> set[tuple[str, int]]:
     """The processes that its workers live in, each by the worker that owns it."""
     return {owner(graph, node, index) for index in range(node.count)}

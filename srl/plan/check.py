@@ -7,14 +7,37 @@ from srl.core.load import load
 from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES
 from srl.core.spec import total_bytes
+from srl.graph.check import node_path
 from srl.graph.placement import members
 from srl.graph.spec import Graph, Stream
 from srl.plan.specs import Derived
 
 
+def check_replays(graph: Graph, derived: Derived) -> None:
+    """UserError if an algorithm with a replay is trained on slabs, or one without on batches of a replay."""
+    for node in graph.nodes:
+        name = node.args.get("policy", "main")
+        entry = graph.policies.get(name)
+        if node.worker != "trainer" or entry is None or entry.algorithm is None:
+            continue
+        needs, has = derived.policies[name].replay is not None, node.args.get("slabs", 1) == 0
+        if needs == has:
+            continue
+        known = "trains from a replay" if needs else "is on-policy"
+        found = "slabs of actors" if needs else "batches of a replay"
+        raise UserError(
+            f"algorithm {entry.algorithm.use} {known}, and trainer '{node.name}' gets {found}",
+            ("try", "layout=offpolicy, or a replay node in the graph (docs/extending.md)" if needs else "~replay"),
+            code="E10",
+            path=node_path(node) if needs else ("replay",),
+        )
+
+
 def check_windows(graph: Graph, derived: Derived) -> None:
     """UserError if the window of an algorithm cannot be cut out of the slabs that it gets."""
     for name, info in derived.policies.items():
+        if info.replay is not None:
+            continue  # a replay cuts windows from the rows of many slabs
         section = "algorithm" if list(graph.policies) == ["main"] else f"policies.{name}.algorithm"
         for steps in sorted(_slab_lengths(graph, name)):
             window = info.window.within(steps if info.memory != {} else 1)
@@ -44,6 +67,7 @@ def check_memory(graph: Graph, derived: Derived, machine: Machine) -> int:
             ("try", "fewer sampling.envs, fewer sampling.steps, or a smaller staleness.max"),
             code="E08",
         )
+    _check_replay_memory(graph, derived, machine.shared_free - total)
     return total
 
 
@@ -55,6 +79,30 @@ def warnings(graph: Graph, derived: Derived) -> list[str]:
         for name, entry in graph.policies.items()
         if entry.algorithm is None and entry.load is None and derived.policies[name].params != {}
     ]
+
+
+def _check_replay_memory(graph: Graph, derived: Derived, free: int) -> None:
+    """What workers keep to themselves fits into what streams leave."""
+    for node in graph.nodes:
+        kind = REGISTRIES["worker"].resolve(node.worker)
+        own = kind.memory(load(kind.Args, node.args), node, graph, derived)
+        if own <= free:
+            free -= own
+            continue
+        size = load(kind.Args, node.args).size
+        raise UserError(
+            f"'{node.name}' takes {own / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free",
+            ("found", f"size: {size:,} rows of {own / size:,.0f} bytes"),
+            ("try", f"replay.size={_round(0.8 * free * size / own)}"),
+            code="E08",
+            path=("replay", "size"),
+        )
+
+
+def _round(number: float) -> int:
+    """Down to two digits."""
+    unit = 10 ** max(0, len(str(int(number))) - 2)
+    return int(number // unit * unit)
 
 
 def _slab_lengths(graph: Graph, policy: str) -> set[int]:

@@ -52,7 +52,7 @@ def _batches(graph: Graph, derived: Derived | None) -> Iterable[str]:
     args = [load(REGISTRIES["worker"].resolve(node.worker).Args, node.args) for node in graph.nodes]
     sampling = next((one for one in args if hasattr(one, "envs") and hasattr(one, "steps")), None)
     for trainer in (one for one in args if hasattr(one, "slabs") and hasattr(one, "policy")):
-        if sampling is None:
+        if sampling is None or not trainer.slabs:
             return
         policy, envs, steps = trainer.policy, trainer.slabs * sampling.envs, sampling.steps
         agents = derived.policies[policy].spec.agents if derived is not None else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,19 @@ from srl.core.option import written
 from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.check import check, check_resources, notes
-from srl.graph.decide import decide
+from srl.graph.decide import Decided, decide
 from srl.graph.spec import Graph
-from srl.plan.check import check_memory, check_windows, warnings
+from srl.plan.check import check_memory, check_replays, check_windows, warnings
 from srl.plan.child import derived_specs, held_here
+from srl.plan.derive import with_streams
 from srl.plan.lines import plan_lines
 from srl.plan.specs import Derived
 from srl.store.weights import check_fresh, check_weights, exact_run
 
-_AUTO = {("layout",), ("sampling", "workers"), ("sampling", "groups"), ("staleness", "max"), ("device",), ("evaluation", "envs")}
+_AUTO = {
+    ("layout",), ("sampling", "workers"), ("sampling", "groups"), ("sampling", "envs"), ("sampling", "steps"),
+    ("staleness", "max"), ("device",), ("evaluation", "envs"), ("replay", "warmup"), ("replay", "ahead"), ("checkpoint", "every"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +38,8 @@ class Prepared:
     """An experiment that can start."""
 
     composed: Composed
+    wanted: Experiment
+    """As it was written, with every `auto`."""
     experiment: Experiment
     graph: Graph
     machine: Machine
@@ -55,12 +61,25 @@ class Prepared:
     def inspected(self, *, resumed: bool = False) -> Prepared:
         """The same with all specs: env and policies were built once, in a process of their own."""
         try:
-            derived = derived_specs(self.graph)
-            check_windows(self.graph, derived)
+            done = self.fitted(derived_specs(self.graph))
+            assert done.derived is not None
+            check_replays(done.graph, done.derived)
+            check_windows(done.graph, done.derived)
         except UserError as error:
             raise error.at(self.composed.provenance) from None
-        check_weights(self.graph.policies, {name: info.params for name, info in derived.policies.items()}, resumed=resumed)
-        return replace(self, derived=derived, shared=check_memory(self.graph, derived, self.machine))
+        check_weights(done.graph.policies, {name: info.params for name, info in done.derived.policies.items()}, resumed=resumed)
+        return replace(done, shared=check_memory(done.graph, done.derived, done.machine))
+
+    def fitted(self, derived: Derived) -> Prepared:
+        """The same with these specs. What algorithms of one's own train from is known only now: laid out again if need be."""
+        replayed = {name for name, info in derived.policies.items() if info.replay is not None}
+        laid_out = {node.args.get("policy", "main") for node in self.graph.nodes if node.worker == "replay"}
+        if self.experiment.graph is not None or replayed == laid_out:
+            return replace(self, derived=derived)
+        done = _decided(self.wanted, self.machine, self.composed, replayed)
+        return replace(
+            self, experiment=done.experiment, graph=done.graph, why=done.why, derived=with_streams(done.graph, derived)
+        )
 
     def lines(self) -> list[tuple[str, str]]:
         """The start plan."""
@@ -89,7 +108,25 @@ def prepare(
     try:
         if _needs_plugins(wanted):
             load_plugins(wanted.plugins)
-        done = decide(wanted, machine=machine, where=composed.provenance)
+    except UserError as error:
+        raise error.at(composed.provenance) from None
+    done = _decided(wanted, machine, composed)
+    prepared = Prepared(
+        composed=composed,
+        wanted=wanted,
+        experiment=done.experiment,
+        graph=done.graph,
+        machine=machine,
+        why=done.why,
+        changes=changes,
+    )
+    return prepared.inspected(resumed=resume is not None) if inspect else prepared
+
+
+def _decided(wanted: Experiment, machine: Machine, composed: Composed, replayed: Collection[str] | None = None) -> Decided:
+    """Laid out and checked, as far as that is possible without building env and policies."""
+    try:
+        done = decide(wanted, machine=machine, where=composed.provenance, replayed=replayed)
         graph = done.graph
         if graph.mode != "inline":
             for held in held_here(graph):
@@ -103,10 +140,7 @@ def prepare(
         if wanted.graph is None and error.path is not None and error.path[:2] == ("graph", "nodes"):
             error.path = ("workers", *(key for key in error.path[2:] if key != "args"))  # where a file can set it
         raise error.at(composed.provenance) from None
-    prepared = Prepared(
-        composed=composed, experiment=done.experiment, graph=graph, machine=machine, why=done.why, changes=changes
-    )
-    return prepared.inspected(resumed=resume is not None) if inspect else prepared
+    return done
 
 
 def _compose(

@@ -3,7 +3,7 @@
     slabs = {policy: alloc()}            one for each policy that learns, once its trainer has given a credit
     group.open(slabs)                    row 0 is the row where the slab before ended
     for row in 0..T:
-        post(group.questions())          rows of all envs, to the policy workers
+        post(group.questions())          rows of all envs, to the policy workers; row T only where its value is recorded
         group.answer(policy, ready())    actions, written in place
         group.step() if row < T          the env writes the rewards of this row and the observations of the next
     put(group.finish())                  to the trainers
@@ -108,7 +108,8 @@ class ActorWorker(Resumable, Worker):
             return None
         info = derived.policies[port.partition(":")[2] or next(iter(derived.policies))]
         shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.window.memory_every)
-        return slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals)
+        kept = info.replay is not None
+        return slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals, origin=kept)
 
     def poll(self) -> int:
         """Move every group that can move one step further."""
@@ -164,7 +165,8 @@ class ActorWorker(Resumable, Worker):
             self.reading.time("env step", time.perf_counter() - before)
             self.reading.count("env_steps", self.args.envs)
             self._ask(number, group)
-            return self.args.envs
+            if group.waiting:
+                return self.args.envs
         for policy, slab in group.finish().items():
             self._samples[policy].put(slab)
         return 1 + self._open(number, group)

@@ -26,6 +26,8 @@ class Port:
     kind: Kind
     side: Side
     optional: bool = False
+    pinned: bool = False
+    """Of a sample consumer: a producer's slabs all go to one of several consumers, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,11 @@ class Worker(ABC):
         """
         sources = [name for name in known if _is_sample(cls.ports, name, "consumer")]
         return known[sources[0]] if len(sources) == 1 and _is_sample(cls.ports, port, "producer") else None
+
+    @classmethod
+    def memory(cls, args: Any, node: Node, graph: Graph, derived: Derived) -> int:
+        """Bytes that all workers of this node keep to themselves, where that is much."""
+        return 0
 
     @abstractmethod
     def poll(self) -> int:

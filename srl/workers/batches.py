@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
+from srl.core.readings import Reading
 from srl.core.spec import Leaf, zeros
 from srl.core.tree import Array, Tree, map_tree
 from srl.streams.base import epoch_of, updates_of, version
@@ -25,8 +26,6 @@ class BatchSource(Protocol):
 
     env_steps: int
     """The run's clock of env steps, as this source counts it."""
-    lag: Array
-    """Updates between the policy that recorded each part of the batch that was taken last, and the one it trains."""
 
     def request(self, updates: int) -> int:
         """Request what the next updates need; how many requests were made."""
@@ -44,11 +43,19 @@ class BatchSource(Protocol):
         """The batch was trained on: its memory may be used again, the clock moves, and feedback finds its rows by id."""
         ...
 
+    def count(self, rows: Rows, reading: Reading, policy: str) -> None:
+        """Count the rows of the batch that was trained on last. `policy`: whose, where several learn."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What `restart` needs besides the numbers of the trainer: plain data."""
+        ...
+
     def barrier(self, updates: int) -> None:
         """Inline checkpoint: drop what has arrived for later updates and request it again."""
         ...
 
-    def restart(self, updates: int, env_steps: int) -> None:
+    def restart(self, updates: int, env_steps: int, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint: what was under way before is void."""
         ...
 
@@ -62,6 +69,7 @@ class OnPolicy:
     def __init__(self, samples: SampleConsumer, record: Any, *, slabs: int, staleness: int, epoch: int) -> None:
         self.env_steps = 0
         self.lag = np.zeros(slabs, np.int64)
+        """Updates between the policy that recorded each slab of the batch that was taken last, and the one it trains."""
         self._samples = samples
         self._slabs = slabs
         self._epoch = epoch
@@ -97,6 +105,16 @@ class OnPolicy:
         lived = valid[:, :, 0] if valid.shape[2] == 1 else valid.any(axis=2)
         self.env_steps += int(np.count_nonzero(lived.reshape(len(lived), self._slabs, -1)[:, fresh]))
 
+    def count(self, rows: Rows, reading: Reading, policy: str) -> None:
+        trained = float(np.count_nonzero(rows["valid"]))
+        reading.count("trained_rows", trained)
+        if policy:
+            reading.count(f"trained_rows/{policy}", trained)
+        spread(reading, self._samples, self.lag)
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
     def barrier(self, updates: int) -> None:
         self.request(updates)
         for number in self._samples.discard("barrier"):
@@ -104,7 +122,7 @@ class OnPolicy:
         for credit in self._credits.forget():
             self._samples.credit(credit.number, version(self._epoch, credit.min_updates))
 
-    def restart(self, updates: int, env_steps: int) -> None:
+    def restart(self, updates: int, env_steps: int, state: Mapping[str, Any]) -> None:
         self.env_steps = env_steps
         self._credits.restart(updates)
 
@@ -123,6 +141,12 @@ class OnPolicy:
         self._versions[batch, column] = updates_of(recorded_by)
         self._reused[batch, column] = tree["reused"][0]
         loan.release()
+
+
+def spread(reading: Reading, samples: SampleConsumer, lag: Array) -> None:
+    """How many updates old the rows of a batch are, for the row of their stream."""
+    name = f"stream/{samples.spec.name}/staleness"
+    reading.spread(name, float(lag.sum()), len(lag), float(lag.min()), float(lag.max()))
 
 
 def _batch_spec(record: Any, slabs: int) -> Any:

@@ -60,7 +60,7 @@ class Checkpoints:
 
     def _is_archived(self, updates: int) -> bool:
         wanted = self._context.graph.checkpoint
-        return bool(updates and wanted.every and wanted.archive) and updates % (wanted.every * wanted.archive) == 0
+        return bool(updates and wanted.interval and wanted.archive) and updates % (wanted.interval * wanted.archive) == 0
 
     def _archive(self, run: Path, updates: int, env_steps: int, params: Mapping[str, Any]) -> None:
         """Archive the policy. After a resume from an earlier checkpoint, existing files stay."""

@@ -60,10 +60,11 @@ class Group:
         self.env: BatchEnv = self._new_env(barrier)
         seed = graph.seed if role == "env" else graph.seed ^ word(role)
         self.players = {
-            name: Player(info, derived.env, envs=envs, steps=steps, seed=seed, first_env=first_env)
+            name: Player(info, derived.env, envs=envs, steps=steps, seed=seed, first_env=first_env, incarnation=barrier)
             for name, info in derived.policies.items()
         }
         self._all = list(self.players.values())
+        self._asked_last = {name: player for name, player in self.players.items() if player.info.replay is None}
         self._steps = steps
         self._log = EpisodeLog(envs, self.players) if log else None
         self._state = next((player for player in self._all if "state" in player.carry), None)
@@ -84,10 +85,11 @@ class Group:
             self._log.open(slabs[EPISODES].tree)
 
     def questions(self) -> list[tuple[str, dict[str, Any], Version]]:
-        """Of this row: (policy, rows, the oldest version that may answer)."""
-        self.waiting = set(self.players)
+        """Of this row: (policy, rows, the oldest version that may answer). Row T is asked for its value: a replay needs none."""
         row, tick = self.row, self.tick
-        return [(name, player.question(row, tick), player.slab.min_version) for name, player in self.players.items()]
+        asked = self.players if row < self._steps else self._asked_last
+        self.waiting = set(asked)
+        return [(name, player.question(row, tick), player.slab.min_version) for name, player in asked.items()]
 
     def answer(self, policy: str, tree: Tree, version: Version) -> None:
         """Write the answer of one policy into this row."""
@@ -122,7 +124,7 @@ class Group:
         return over
 
     def finish(self) -> dict[str, Slab]:
-        """The slab is full and row T answered: the slabs to hand on."""
+        """The slab is full and row T is answered: the slabs to hand on."""
         for player in self._all:
             check_finite(player.slab.tree, player.info.name, self._first_env, self.tick - self.row, self._graph.seed)
             player.keep(self.row)
@@ -132,7 +134,7 @@ class Group:
         """Give the slab up at this row; the envs go on from here. The slabs to give back."""
         if self.row > 0:
             for player in self._all:
-                player.keep(self.row)
+                player.keep(self.row, lost=True)
         return self._close()
 
     def _close(self) -> dict[str, Slab]:

@@ -25,7 +25,9 @@ from srl.workers.rows import Row, rows_of, team_blocks
 class Player:
     """The rows of one policy: what is asked, answered and recorded."""
 
-    def __init__(self, info: PolicyInfo, env: EnvSpec, *, envs: int, steps: int, seed: int, first_env: int) -> None:
+    def __init__(
+        self, info: PolicyInfo, env: EnvSpec, *, envs: int, steps: int, seed: int, first_env: int, incarnation: int = 0
+    ) -> None:
         self.info = info
         agents = info.spec.agents
         rows = (envs, agents)
@@ -43,6 +45,9 @@ class Player:
             self.carry["mask"] = map_tree(lambda leaf: np.ones(leaf.shape, bool), lead(mask_leaves(info.spec.action), *rows))
         if info.spec.state is not None:
             self.carry["state"] = zeros(lead(info.spec.state, envs))
+        self._first_env = first_env
+        self._number = np.array([incarnation << 32])
+        """Of the next slab: one more than that of the slab before, if no row of these envs was lost between them."""
         self.slices = _team_slices(env, info.teams)
         self._root = seed ^ word(info.name)
         self._map = action_map(info.spec.action, info.bounds)
@@ -69,6 +74,8 @@ class Player:
         tree["reward"][...] = 0.0
         tree["terminated"][...] = False
         tree["truncated"][...] = False
+        if "origin" in tree:
+            tree["origin"][0], tree["origin"][1] = self._first_env, self._number[0]
         self._remember(self._rows[0])
 
     def question(self, row: int, tick: int) -> dict[str, Any]:
@@ -129,8 +136,9 @@ class Player:
             self._remember(after)
         return any_ended
 
-    def keep(self, row: int) -> None:
-        """Keep this row as the carry row."""
+    def keep(self, row: int, *, lost: bool = False) -> None:
+        """Keep this row as the carry row. `lost`: the rows before it are thrown away."""
+        self._number += 2 if lost else 1
         tree: Any = self.slab.tree
         for name in self.carry:
             copy_into(self.carry[name], map_tree(lambda leaf: leaf[row], tree[name]))
@@ -147,6 +155,7 @@ class Player:
 
     def begin(self) -> None:
         """The env was reset: every active agent starts an episode."""
+        self._number += 2
         self.carry["first"][...] = self.active
         self.valid[...] = self.active
         self.returns[...] = 0.0
@@ -172,6 +181,8 @@ class Player:
     @property
     def _outliving(self) -> dict[str, Any]:
         kept: dict[str, Any] = {"valid": self.valid, "returns": self.returns, "lived": self.rows_lived, "carry": self.carry}
+        if self.info.replay is not None:
+            kept["number"] = self._number
         if self._recurrent:
             kept["memory"] = self.memory
         return kept

@@ -33,13 +33,14 @@ def task_of(context: Context, name: str, slabs: int, between: Callable[[], None]
     policy = REGISTRIES["policy"].resolve(entry.policy.use)
     record: Any = context.derived.streams[context.node.ports["samples"]].record
     steps, envs, agents = record["reward"].shape
+    every = info.window.memory_every if info.replay is None else None  # a window of a replay begins where memory was recorded
     return Task(
         algorithm=algorithm,
         config=load(algorithm.Config, entry.algorithm.args, path="algorithm"),
         policy=policy,
         policy_config=load(policy.Config, entry.policy.args, path="policy"),
         spec=info.spec,
-        shape=SlabShape(steps=steps, envs=envs * slabs, agents=agents, memory_every=info.window.memory_every),
+        shape=SlabShape(steps=steps, envs=envs * slabs, agents=agents, memory_every=every),
         seed=graph.seed ^ (0 if len(graph.policies) == 1 else word(name)),
         device=context.node.device,
         threads=context.node.threads,

@@ -14,32 +14,38 @@ from srl.core.errors import RunError, SettingError, UserError
 from srl.core.load import load, option
 from srl.core.readings import TRAIN
 from srl.core.registry import REGISTRIES
+from srl.core.spec import Leaf, TreeSpec
 from srl.core.text import count
 from srl.core.tree import Tree
 from srl.core.types import Component, Waiting
 from srl.graph.spec import Graph, Node
 from srl.learners.base import Learner
+from srl.plan.specs import Derived
 from srl.store.checkpoint import using
 from srl.streams.base import version
 from srl.streams.param import ParamPublisher
 from srl.streams.peers import End
-from srl.streams.sample import SampleConsumer
+from srl.streams.sample import SampleConsumer, SampleProducer
 from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.batches import BatchSource, OnPolicy, Rows
 from srl.workers.checkpoints import Checkpoints
+from srl.workers.drawn import Drawn
 from srl.workers.task import Progress, check_finite_weights, explained, task_of
+
+REPORTED = 100
+"""Updates on batches of a replay between two reports of an inline run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerArgs:
     policy: str = "main"
-    slabs: int = option(1, "slabs in a batch", low=1)
+    slabs: int = option(1, "slabs in a batch; 0: whole batches, from a replay", low=0)
     staleness: int = option(0, "maximum age of row 0 of a slab, in updates; 0: strictly on-policy", low=0)
     publish_every: int = option(1, "updates between publications", low=1)
     learner: Component = option(Component("single"), "runs the algorithm on its devices: a name, or my_pkg.mod:Learner")
 
     def __post_init__(self) -> None:
-        if self.publish_every > self.staleness + 1:
+        if self.slabs and self.publish_every > self.staleness + 1:
             raise SettingError(
                 "publish_every",
                 f"must be at most staleness + 1 = {self.staleness + 1}, not {self.publish_every}",
@@ -50,7 +56,11 @@ class TrainerArgs:
 class TrainerWorker(Resumable, Worker):
     """Trains one policy: takes batches from a source and passes them to a learner."""
 
-    ports = {"samples": Port("sample", "consumer"), "params": Port("param", "publisher")}
+    ports = {
+        "samples": Port("sample", "consumer"),
+        "params": Port("param", "publisher"),
+        "feedback": Port("sample", "producer", optional=True),
+    }
     Args = TrainerArgs
     nice = 0
     noun = "trainer"
@@ -62,16 +72,10 @@ class TrainerWorker(Resumable, Worker):
         super().__init__(args, ends, context)
         self._epoch = 0 if context.inline else context.incarnation  # inline, slabs of an earlier process are none
         self.updates = 0
-        self.source: BatchSource = OnPolicy(
-            cast(SampleConsumer, ends["samples"]),
-            context.derived.streams[context.node.ports["samples"]].record,
-            slabs=args.slabs,
-            staleness=args.staleness,
-            epoch=self._epoch,
-        )
+        self.source = self._source()
         kind = REGISTRIES["learner"].resolve(args.learner.use)
         settings = load(getattr(kind, "Config", NoConfig), args.learner.args, path=("workers", context.node.name, "learner"))
-        self.learner: Learner = kind(task_of(context, args.policy, args.slabs, self._between), settings)
+        self.learner: Learner = kind(task_of(context, args.policy, max(args.slabs, 1), self._between), settings)
         self._params = cast(ParamPublisher, ends["params"])
         self._progress = Progress(context.graph.stop)
         self._checkpoints = Checkpoints(context, args.policy)
@@ -91,7 +95,21 @@ class TrainerWorker(Resumable, Worker):
 
     @classmethod
     def about(cls, args: TrainerArgs) -> str:
+        if not args.slabs:
+            return "batches drawn by a replay"
         return f"batches of {count(args.slabs, 'slab')}, staleness at most {args.staleness}"
+
+    @classmethod
+    def sizes(cls, args: TrainerArgs, port: str, graph: Graph) -> Mapping[str, int]:
+        return {"slots": 2} if port.startswith("feedback") else {}
+
+    @classmethod
+    def declares(cls, args: TrainerArgs, port: str, derived: Derived, known: Mapping[str, TreeSpec]) -> TreeSpec | None:
+        """Priorities of the rows in a batch."""
+        if not port.startswith("feedback") or "samples" not in known:
+            return None
+        batch = cast("dict[str, Leaf]", known["samples"])["ids"].shape
+        return {"ids": Leaf(batch, "int64"), "priority": Leaf(batch, "float32")}
 
     @classmethod
     def check(cls, args: TrainerArgs, node: Node, graph: Graph) -> None:
@@ -103,7 +121,7 @@ class TrainerWorker(Resumable, Worker):
             kind = REGISTRIES["worker"].resolve(one.worker)
             if side == "producer" and "groups" in kind.Args.__dataclass_fields__:
                 groups += one.count * load(kind.Args, one.args).groups
-        if args.staleness or not groups or args.slabs % groups == 0:
+        if args.staleness or not groups or not args.slabs or args.slabs % groups == 0:
             return
         below, above = args.slabs // groups * groups, -(-args.slabs // groups) * groups
         raise UserError(
@@ -163,7 +181,8 @@ class TrainerWorker(Resumable, Worker):
     def checkpoint(self, states: Tree | None) -> None:
         groups, state = self.learner.state()
         check_finite_weights(groups["policy"], self.args.policy, self.updates)
-        state = {**state, "updates": self.updates, "env_steps": self.env_steps, "seconds": self._progress.seconds}
+        own = {"updates": self.updates, "env_steps": self.env_steps, "seconds": self._progress.seconds}
+        state = {**state, **own, "source": self.source.state()}
         self._checkpoints.write(self.updates, self.env_steps, groups, state, states)
 
     def close(self) -> None:
@@ -172,7 +191,21 @@ class TrainerWorker(Resumable, Worker):
     def metrics(self) -> Any:
         for name, value in self.learner.metrics().items():
             self.reading.mean(f"{TRAIN}{self.args.policy}/{name}" if self._beside_others else f"{TRAIN}{name}", value)
+        self._count_progress()
         return super().metrics()
+
+    def _source(self) -> BatchSource:
+        """Slabs of actors make batches, or replays draw them."""
+        args, ends, context = self.args, self.ends, self.context
+        samples, stream = cast(SampleConsumer, ends["samples"]), context.node.ports["samples"]
+        if args.slabs:
+            record = context.derived.streams[stream].record
+            return OnPolicy(samples, record, slabs=args.slabs, staleness=args.staleness, epoch=self._epoch)
+        feedback = {
+            port.partition("/")[2]: cast(SampleProducer, end) for port, end in ends.items() if port.startswith("feedback")
+        }
+        drawn_here = context.derived.streams[stream].via == "inproc"
+        return Drawn(samples, feedback, prefetch=1 if drawn_here else 2, inline=context.inline)
 
     def _request(self) -> int:
         if self._draining or self.finished or self._barrier_due:
@@ -194,20 +227,16 @@ class TrainerWorker(Resumable, Worker):
             raise explained(error, rows, self.context.folder, self.args.policy, self.updates, self.env_steps) from error
         self.source.done(feedback)
         self.updates += 1
-        if self.updates % self.args.publish_every == 0 or self.args.staleness == 0:
+        if self.updates % self.args.publish_every == 0:
             self._publish()
         self._count(rows, perf_counter() - before)
         self._checkpoint_if_due()
 
     def _count(self, rows: Rows, seconds: float) -> None:
-        trained, lag = float(np.count_nonzero(rows["valid"])), self.source.lag
-        self.reading.count("trained_rows", trained)
-        if self._beside_others:
-            self.reading.count(f"trained_rows/{self.args.policy}", trained)
         self.reading.time("training", seconds)
-        self._count_progress()
-        name = f"stream/{self.context.node.ports['samples']}/staleness"
-        self.reading.spread(name, float(lag.sum()), len(lag), float(lag.min()), float(lag.max()))
+        self.source.count(rows, self.reading, self.args.policy if self._beside_others else "")
+        if self.args.slabs or self.updates % REPORTED == 0:
+            self._count_progress()
 
     def _count_progress(self) -> None:
         for name, value in (("updates", self.updates), ("trained_steps", self.env_steps), ("progress", self.progress)):
@@ -218,7 +247,7 @@ class TrainerWorker(Resumable, Worker):
         self._params.publish(version(self._epoch, self.updates), tree)
 
     def _checkpoint_if_due(self) -> None:
-        every = self.context.graph.checkpoint.every
+        every = self.context.graph.checkpoint.interval
         if not every or self.updates % every or not self.learner.resumable():
             return
         if self.context.inline:
@@ -229,6 +258,6 @@ class TrainerWorker(Resumable, Worker):
     def _restore(self, groups: Mapping[str, Mapping[str, Any]], state: Mapping[str, Any]) -> None:
         self.learner.restore(groups, state)
         self.updates = int(state["updates"])
-        self.source.restart(self.updates, int(state["env_steps"]))
+        self.source.restart(self.updates, int(state["env_steps"]), state.get("source", {}))
         self._progress.before = float(state.get("seconds", 0.0))
         self._count_progress()

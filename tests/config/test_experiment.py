@@ -71,7 +71,7 @@ def test_an_unknown_key_names_its_place_and_the_nearest(tmp_path):
     lines = str(caught.value).splitlines()
     assert lines[0] == "error[E02]: 'checkpoint' has no setting 'evry'"
     assert lines[1].endswith("my.yaml:10:3")
-    assert lines[2] == "  did you mean: every (int, default 50)?"
+    assert lines[2] == "  did you mean: every (int | auto, default auto)?"
 
 
 def test_an_unknown_section_is_refused(tmp_path):

@@ -48,7 +48,7 @@ def test_all_that_is_meaningless_is_named_with_its_place(tmp_path):
 
 
 def test_a_default_that_is_written_out_is_no_contradiction():
-    assert clipped("layout=auto", "sampling.envs=16", "workers.trainer.threads=1").graph == clipped().graph
+    assert clipped("layout=auto", "sampling.envs=auto", "workers.trainer.threads=1").graph == clipped().graph
 
 
 def test_what_a_graph_by_hand_wrote_down_is_launched_again(tmp_path, monkeypatch):

@@ -135,7 +135,7 @@ def test_a_barrier_drops_what_has_arrived_and_requests_it_again() -> None:
 def test_a_restart_goes_on_with_the_clock_and_new_versions() -> None:
     batches, samples = source()
     batches.request(0)
-    batches.restart(7, 1000)
+    batches.restart(7, 1000, {})
     samples.credits.clear()
     assert batches.request(7) == 4 and batches.env_steps == 1000
     assert set(samples.credits.values()) == {(1, 7)}

@@ -116,7 +116,7 @@ class Replay:
     """A source whose windows have ids; its clock counts the steps that came in, not those that are trained on."""
 
     def __init__(self, inner: BatchSource) -> None:
-        self.inner, self.env_steps, self.lag, self.feedback = inner, 0, np.zeros(1), []
+        self.inner, self.env_steps, self.feedback = inner, 0, []
 
     def request(self, updates: int) -> int:
         return self.inner.request(updates)
@@ -131,6 +131,9 @@ class Replay:
 
     def done(self, feedback: Feedback | None) -> None:
         self.feedback.append(feedback)
+
+    def count(self, rows: Any, reading: Any, policy: str) -> None:
+        """Nothing is counted."""
 
 
 def test_what_an_algorithm_gives_back_reaches_the_source_of_its_rows_by_id() -> None:

@@ -1,0 +1,77 @@
+"""What `auto` means for off-policy algorithms: which policies have a replay, and its sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+
+from srl.config.experiment import Experiment, Replay, Sampling
+from srl.core.errors import UserError
+from srl.core.registry import BUILTIN, OFF_POLICY
+
+_WARMUP, _PART = 5_000, 20
+"""Env steps of the warm-up, and at most this part of a run."""
+_SLAB, _LONGEST = 8, 128
+"""Updates that one slab of an actor in a process of its own should last for, and most steps of it."""
+
+
+def with_replay(experiment: Experiment, known: Collection[str] | None = None) -> Experiment:
+    """With a replay, if any policy trains from one. `known`: which do, once their algorithms were asked."""
+    found = replayed(experiment, known)
+    if experiment.replay is None:
+        return replace(experiment, replay=Replay()) if found else experiment
+    if not found:
+        used = sorted({entry.algorithm.use for entry in experiment.entries().values() if entry.algorithm})
+        raise UserError(
+            f"'replay' has no effect with algorithm {', '.join(used)}, which is on-policy",
+            ("because", "it trains on every row once, in the batch that it was recorded for"),
+            ("try", f"algorithm={sorted(OFF_POLICY)[-2]}, or ~replay"),
+            code="E11",
+            path=("replay",),
+        )
+    return experiment
+
+
+def replayed(experiment: Experiment, known: Collection[str] | None = None) -> tuple[str, ...]:
+    """The policies that train from a replay; before the algorithms were asked, by their names. Beside `replay:` in a file,
+    algorithms of one's own do."""
+    if known is not None:
+        return tuple(name for name in experiment.learning if name in known)
+    entries = experiment.entries()
+    named = {name: entry.algorithm.use for name, entry in entries.items() if entry.algorithm is not None}
+    asked = experiment.replay is not None
+    return tuple(name for name, use in named.items() if use in OFF_POLICY or (asked and use not in BUILTIN["algorithm"]))
+
+
+def sampled(experiment: Experiment, *, together: bool) -> tuple[int, int]:
+    """Envs, and steps of a slab. With everything in one process a slab is one step, so that updates follow at once."""
+    sampling, replay = experiment.sampling, experiment.replay
+    envs = None if sampling.envs == "auto" else sampling.envs
+    steps = None if sampling.steps == "auto" else sampling.steps
+    if replay is None:
+        return envs or 16, steps or 128
+    apart = min(_LONGEST, max(_SLAB, math.ceil(_SLAB / replay.updates_per_step)))
+    return envs or 1, steps or (1 if together else apart)
+
+
+def decided(experiment: Experiment, sampling: Sampling, *, together: bool) -> Replay | None:
+    """The replay without `auto`. Inline, actors take the next step once all updates of the last one are done."""
+    replay = experiment.replay
+    if replay is None:
+        return None
+    slab = int(sampling.envs) // (int(sampling.workers) * int(sampling.groups)) * int(sampling.steps)
+    slabs = int(sampling.workers) * int(sampling.groups)
+    ahead, warmup, stop = replay.ahead, replay.warmup, experiment.stop.env_steps
+    if ahead == "auto":
+        ahead = (1 if together else max(2 * slabs, 4)) * max(slab, 1) * (replay.shards if together else 1)
+    if warmup == "auto":
+        warmup = _WARMUP if stop is None else min(_WARMUP, max(1, stop // _PART))
+    elif stop is not None and warmup >= stop:
+        raise UserError(
+            f"replay.warmup={warmup:,} is not below stop.env_steps={stop:,}: the run would end before the first update",
+            ("try", f"replay.warmup={stop // _PART}"),
+            code="E04",
+            path=("replay", "warmup"),
+        )
+    return replace(replay, ahead=ahead, warmup=warmup)

@@ -1,0 +1,234 @@
+"""Replays keep the newest rows of actors and draw batches from them, at a rate that the limiter holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from srl.core.errors import UserError
+from srl.core.load import load, option
+from srl.core.registry import REGISTRIES
+from srl.core.seeds import generator, word
+from srl.core.spec import TreeSpec
+from srl.graph.placement import feeds, members
+from srl.graph.spec import Graph, Node
+from srl.plan.specs import Derived
+from srl.replay.limiter import Limiter
+from srl.replay.prioritised import Priorities
+from srl.replay.store import Store, batch_record, store_bytes
+from srl.streams.peers import End
+from srl.streams.sample import Loan, SampleConsumer, SampleProducer
+from srl.workers.base import Context, Port, Resumable, Worker
+
+_FEEDBACK = 2
+"""Records of feedback that a trainer may send ahead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayArgs:
+    policy: str = "main"
+    size: int = option(1_000_000, "rows kept, of all envs, agents and workers of this node together", low=1)
+    batch: int = option(256, "rows in a batch, or sequences", low=1)
+    warmup: int = option(1000, "env steps before the first batch is drawn", low=0)
+    updates_per_step: float = option(1.0, "updates for every env step", above=0)
+    ahead: int = option(64, "env steps that actors may be ahead of the updates", low=1)
+    alpha: float = option(0.6, "with priorities: rows are drawn in proportion to priority ** alpha", low=0, high=1)
+    beta: float = option(0.4, "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1)
+
+
+class ReplayWorker(Resumable, Worker):
+    """The rows of one policy. Several workers are shards: each keeps the rows of its own actors."""
+
+    ports = {
+        "source": Port("sample", "consumer", pinned=True),
+        "sink": Port("sample", "producer"),
+        "feedback": Port("sample", "consumer", optional=True),
+    }
+    Args = ReplayArgs
+    nice = 0
+    noun = "replay"
+    advice = ("several replays (workers.replay.count)", "smaller batches, or fewer updates per step")
+    args: ReplayArgs
+
+    def __init__(self, args: ReplayArgs, ends: Mapping[str, End], context: Context) -> None:
+        super().__init__(args, ends, context)
+        self._source = cast(SampleConsumer, ends["source"])
+        self._sink = cast(SampleProducer, ends["sink"])
+        self._feedback = cast("SampleConsumer | None", ends.get("feedback"))
+        parts = context.node.count
+        record: Any = context.derived.streams[context.node.ports["source"]].record
+        settings = _settings(args, context.node, context.graph, context.derived)
+        self.store = Store(record, **settings)
+        steps, envs, self._agents = record["reward"].shape
+        self._per_slab = envs * self._agents
+        steps *= envs
+        ahead = -(-args.ahead // parts)
+        self.limiter = Limiter(
+            ratio=args.updates_per_step,
+            slab=steps,
+            batch=1,
+            warmup=-(-args.warmup // parts),
+            high=args.updates_per_step * max(ahead, steps) + 1,
+        )
+        """It counts batches, and env steps instead of rows."""
+        self._in_turn = ahead <= steps
+        """Actors take the next steps once all updates of the last ones are done."""
+        seed = context.graph.seed ^ word(context.node.name)
+        self._rng = generator(seed, "replay", context.index, 0 if context.inline else context.incarnation)
+        self._columns: dict[int, int] = {}
+        """Number of a group's first env -> the first of its columns."""
+        self._numbers: dict[int, int] = {}
+        """Number of a group's first env -> number of the slab that may come next without a gap."""
+        self._number = self._fed = 0
+        self._draining = False
+
+    @classmethod
+    def about(cls, args: ReplayArgs) -> str:
+        return (
+            f"the newest {args.size:,} rows, batches of {args.batch:,}, {args.updates_per_step:g} updates per env step"
+            f" after the first {args.warmup:,}"
+        )
+
+    @classmethod
+    def check(cls, args: ReplayArgs, node: Node, graph: Graph) -> None:
+        """Rows come, from at least one actor for each worker, and the bounds let both sides go on."""
+        producers = [one for one, _, side in members(graph, node.ports["source"]) if side == "producer"]
+        if sum(one.count for one in producers) < node.count:
+            raise UserError(
+                f"{node.count} workers '{node.name}' have fewer actors than that",
+                ("because", "each of them keeps the rows of its own actors"),
+                ("try", f"sampling.workers={node.count}, or workers.{node.name}.count=1"),
+                code="E04",
+                path=("graph", "nodes", node.name, "count"),
+            )
+        slab = max((_slab_steps(one) for one in producers), default=1)
+        if -(-args.ahead // node.count) < slab:
+            raise UserError(
+                f"'{node.name}' would stop for ever: its actors may be {args.ahead:,} env steps ahead, and a slab has {slab:,}",
+                ("try", f"replay.ahead={slab * node.count}, or fewer sampling.envs or sampling.steps"),
+                code="E04",
+                path=("graph", "nodes", node.name, "args", "ahead"),
+            )
+
+    @classmethod
+    def sizes(cls, args: ReplayArgs, port: str, graph: Graph) -> Mapping[str, int]:
+        return {"slots": 2} if port == "sink" else {}
+
+    @classmethod
+    def declares(cls, args: ReplayArgs, port: str, derived: Derived, known: Mapping[str, TreeSpec]) -> TreeSpec | None:
+        """Batches of the rows that its source has."""
+        if port != "sink" or "source" not in known:
+            return None
+        return batch_record(cast("dict[str, Any]", known["source"]), args.batch, derived.policies[args.policy].window)
+
+    @classmethod
+    def memory(cls, args: ReplayArgs, node: Node, graph: Graph, derived: Derived) -> int:
+        record: Any = derived.streams[node.ports["source"]].record
+        settings = _settings(args, node, graph, derived)
+        sizes = {key: settings[key] for key in ("columns", "size", "window")}
+        return node.count * store_bytes(record, **sizes, prioritised=settings["priorities"] is not None)
+
+    def poll(self) -> int:
+        """Take rows in, draw what is owed and asked for, and let the actors go on as far as that allows."""
+        done = self._take_back()
+        while (loan := self._source.get()) is not None:
+            self._insert(loan)
+            done += 1
+        while not self._draining and self.limiter.may_draw() and (batch := self._sink.alloc()) is not None:
+            before = time.perf_counter()
+            tree = cast("dict[str, Any]", batch.tree)
+            self.store.sample(self.args.batch, self._rng, tree)
+            self._sink.put(batch)
+            self.limiter.draw()
+            self.reading.time("sampling", time.perf_counter() - before)
+            done += 1
+        return done + self._credit()
+
+    def drain(self) -> bool:
+        self._draining = True
+        self._source.discard("stop")
+        return True
+
+    def barrier(self, number: int) -> None:
+        """Drop what has arrived and request it again; the store stays."""
+        for credit in self._source.discard("barrier"):
+            self._source.credit(credit, 0)
+        self._sink.withdraw()
+
+    def metrics(self) -> Any:
+        limiter = self.limiter
+        self.reading.gauge("replay/rows", min(self.store.inserted, self.store.size))
+        self.reading.gauge("replay/size", self.store.size)
+        self.reading.gauge("replay/owed", limiter.debt)
+        return super().metrics()
+
+    def _take_back(self) -> int:
+        """What the algorithm says of rows that it was given; room for more is requested at once."""
+        end, done = self._feedback, 0
+        if end is None:
+            return 0
+        while (loan := end.get()) is not None:
+            given = dict(cast("dict[str, Any]", loan.tree))
+            missing = self.store.give_back(given.pop("ids"), given)
+            self.reading.count("replay/overwritten", missing)
+            loan.release()
+            done += 1
+        for _ in range(_FEEDBACK - end.unused_credits):
+            end.credit(self._fed, 0)
+            self._fed += 1
+        return done
+
+    def _insert(self, loan: Loan) -> None:
+        before = time.perf_counter()
+        slab = cast("dict[str, Any]", loan.tree)
+        first_env, number = slab["origin"].tolist()
+        column = self._columns.setdefault(first_env, len(self._columns) * self._per_slab)
+        self.store.insert(slab, column, self._numbers.get(first_env) == number)
+        self._numbers[first_env] = number + 1
+        loan.release()
+        self.limiter.insert(self.store.env_steps - self.limiter.inserted, len(self.store))
+        self.reading.time("inserting", time.perf_counter() - before)
+
+    def _credit(self) -> int:
+        """Let actors start slabs, as far as the updates keep up."""
+        done, limiter = 0, self.limiter
+        while not self._draining and limiter.may_grant() and not (self._in_turn and limiter.may_draw()):
+            self._source.credit(self._number, 0)
+            self._number += 1
+            limiter.grant()
+            done += 1
+        return done
+
+
+def _settings(args: ReplayArgs, node: Node, graph: Graph, derived: Derived) -> dict[str, Any]:
+    """Of the store of one worker."""
+    info = derived.policies[args.policy]
+    record: Any = derived.streams[node.ports["source"]].record
+    _, envs, agents = record["reward"].shape
+    assert info.replay is not None
+    return {
+        "columns": envs * agents * _groups(graph, node),
+        "size": -(-args.size // node.count),
+        "window": info.window,
+        "n_step": info.replay.n_step,
+        "gamma": info.replay.gamma,
+        "priorities": Priorities(alpha=args.alpha, beta=args.beta) if info.replay.prioritised else None,
+    }
+
+
+def _groups(graph: Graph, node: Node) -> int:
+    """Groups whose rows one of these workers keeps, at most."""
+    groups = {one.name: load(REGISTRIES["worker"].resolve(one.worker).Args, one.args) for one in graph.nodes}
+    shares = feeds(graph, node.ports["source"])
+    return max(
+        sum(getattr(groups[producer], "groups", 1) for producer, _ in shares.get((node.name, index), ()))
+        for index in range(node.count)
+    )
+
+
+def _slab_steps(node: Node) -> int:
+    """Env steps in a slab of these actors."""
+    args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
+    return int(getattr(args, "envs", 1)) * int(getattr(args, "steps", 1))
