@@ -15,16 +15,17 @@ i + m - 1. Longer windows have the rows as they were recorded, and the memory of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from srl.api.slab import Window
 from srl.core.spec import Leaf, lead, total_bytes
 from srl.core.tree import Array, leaves
+from srl.replay.frames import Frames
 from srl.replay.prioritised import Priorities, Prioritised
-from srl.replay.rings import ASKED, Rings, RingShape, ring_record
+from srl.replay.rings import ASKED, OF_SLABS, Rings, RingShape, ring_record
 from srl.replay.sum_tree import SumTree
 from srl.replay.uniform import Uniform
 
@@ -37,7 +38,7 @@ def batch_record(record: Mapping[str, Any], batch: int, window: Window) -> dict[
     rows = window.within(1).rows
     spec: dict[str, Any] = {}
     for name, tree in record.items():
-        if name in ("version", "reused", "origin"):
+        if name in OF_SLABS:
             continue
         steps = 1 if name == "memory" else rows + 1 if name in ASKED else rows
         if name == "state":
@@ -53,9 +54,11 @@ def batch_record(record: Mapping[str, Any], batch: int, window: Window) -> dict[
     return spec
 
 
-def store_bytes(record: Mapping[str, Any], *, columns: int, size: int, window: Window, prioritised: bool = False) -> int:
+def store_bytes(
+    record: Mapping[str, Any], *, columns: int, size: int, window: Window, history: Sequence[str] = (), prioritised: bool = False
+) -> int:  # fmt: skip
     """Memory that a store with these settings takes once it is full."""
-    shape = RingShape.of(record, columns=columns, size=size, window=window)
+    shape = RingShape.of(record, columns=columns, size=size, window=window, history=history)
     return total_bytes(ring_record(record, shape)) + (SumTree.bytes_of(columns, shape.starts) if prioritised else 0)
 
 
@@ -64,13 +67,14 @@ class Store:
 
     def __init__(
         self, record: Mapping[str, Any], *, columns: int, size: int, window: Window, n_step: int = 1, gamma: float = 0.99,
-        priorities: Priorities | None = None,
+        priorities: Priorities | None = None, history: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """`record`: of the slabs. `columns`: envs x agents of all that insert here. `size`: rows of all columns together.
 
         `priorities`: windows are drawn by the priorities that are given back; None: all equally often.
+        `history`: paths of observations that are stacks of frames, as `obs/screen`: their frames are kept once.
         """
-        self.shape = RingShape.of(record, columns=columns, size=size, window=window)
+        self.shape = RingShape.of(record, columns=columns, size=size, window=window, history=history)
         self.inserted = 0
         """Transitions so far; those of all agents count."""
         self.env_steps = 0
@@ -86,7 +90,7 @@ class Store:
         self._powers = np.float32(gamma) ** np.arange(n_step + 1, dtype=np.float32)
         self._steps = np.arange(n_step)[:, None]
         self._times = np.arange(window.rows + 1)[:, None]
-        self._plans: dict[int, tuple[Any, list[tuple[Array, Array, int]]]] = {}
+        self._plans: dict[int, tuple[Any, _Plan]] = {}
 
     def __len__(self) -> int:
         """Windows that can be drawn now."""
@@ -125,11 +129,14 @@ class Store:
             rows = slots[None]
             last, asked = self._sum(slots, out)
         else:
-            asked = self._ahead(slots, self._times)
+            asked = self._rings.after(slots, self._times)
             rows = last = asked[:-1]
         places = (asked, rows, last, starts[None])
-        for source, target, which in self._plan(out):
+        plan, stacks = self._plan(out)
+        for source, target, which in plan:
             source.take(places[which], 0, target, "wrap")
+        for frames, target in stacks:
+            frames.take(flat[frames.path], flat["first"], asked, self._rings.after, target)
 
     def give_back(self, ids: Array, values: Mapping[str, Any]) -> int:
         """What an algorithm has found for the windows with these ids: `priority` `[B]`, `memory` `[B, ...]` of their first rows.
@@ -166,7 +173,7 @@ class Store:
             discount[...] = self._powers[1]
             count: Any = 1
         else:
-            ahead = self._ahead(slots, self._steps)
+            ahead = self._rings.after(slots, self._steps)
             alive = flat["valid"].take(ahead, 0, None, "wrap")
             np.logical_and.accumulate(alive, axis=0, out=alive)
             rewards = flat["reward"].take(ahead, 0, None, "wrap")
@@ -175,20 +182,12 @@ class Store:
             np.add.reduce(rewards, axis=0, out=reward)
             count = np.add.reduce(alive, axis=0, dtype=np.int64)
             self._powers.take(count, 0, discount, "clip")
-            last = self._ahead(slots, count - 1)
+            last = self._rings.after(slots, count - 1)
         discount[flat["terminated"].take(last, 0, None, "wrap")] = 0.0
         asked = np.empty((2, len(slots)), np.int64)
         asked[0] = slots
-        asked[1] = self._ahead(slots, count)
+        asked[1] = self._rings.after(slots, count)
         return last[None], asked
-
-    def _ahead(self, slots: Array, steps: Any) -> Array:
-        """Slots of the rows so many steps later in the same rings. One ring is left to `take`, which goes round."""
-        ahead: Array = slots + steps
-        if self.shape.columns > 1:
-            rows = self.shape.rows
-            ahead -= rows * (slots % rows + steps >= rows)
-        return ahead
 
     def _ids(self, slots: Array) -> Array:
         """A slot, and how often its place had been written: a number that no other row has."""
@@ -206,23 +205,31 @@ class Store:
         ids = slots + rounds * total
         return ids
 
-    def _plan(self, out: Mapping[str, Any]) -> list[tuple[Array, Array, int]]:
-        """(array of the rings, where its rows go, which of the slots) of every leaf; known from the last time."""
+    def _plan(self, out: Mapping[str, Any]) -> _Plan:
+        """Where the leaves of this batch come from; known from the last time."""
         known = self._plans.get(id(out))
         if known is not None and known[0] is out:
             return known[1]
-        plan: list[tuple[Array, Array, int]] = []
+        plan: _Plan = [], []
+        stacked = {one.path: one for one in self.shape.frames}
         for path, leaf in leaves(out):
             name = path.partition("/")[0]
             if name in _DRAWN or (self._single and name == "reward"):
                 continue
-            which = 0 if name in ASKED else 3 if name == "memory" else 2 if name in _LAST else 1
             target = leaf if name == "state" else leaf.reshape(*leaf.shape[:2], *leaf.shape[3:], copy=False)
-            plan.append((self._rings.flat[path], target, which))
+            if path in stacked:
+                plan[1].append((stacked[path], target))
+            else:
+                which = 0 if name in ASKED else 3 if name == "memory" else 2 if name in _LAST else 1
+                plan[0].append((self._rings.flat[path], target, which))
         if len(self._plans) >= 64:
             self._plans.clear()
         self._plans[id(out)] = out, plan
         return plan
+
+
+_Plan: TypeAlias = tuple[list[tuple[Array, Array, int]], list[tuple[Frames, Array]]]
+"""(array of the rings, where its rows go, which of the slots) of every leaf, and stacks with where they go."""
 
 
 def _inner(tree: Any, axes: int) -> Any:

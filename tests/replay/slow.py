@@ -113,8 +113,13 @@ class SlowStore:
         }
 
 
-def slab_record(steps: int, envs: int, agents: int, *, every: int | None = None, full: bool = False) -> dict[str, Any]:
-    """Observations are a Dict of a number and a picture; `full`: with masks, states, extras and signals too."""
+def slab_record(
+    steps: int, envs: int, agents: int, *, every: int | None = None, full: bool = False, stack: int = 0
+) -> dict[str, Any]:
+    """Observations are a Dict of a number and a picture; `full`: with masks, states, extras and signals too.
+
+    `stack`: and of the newest numbers, twice each.
+    """
     rows, asked = (steps, envs, agents), (steps + 1, envs, agents)
     record: dict[str, Any] = {
         "obs": {"a": Leaf((*asked, 1), "float64"), "picture": Leaf((*asked, 2, 3), "uint8")},
@@ -133,6 +138,8 @@ def slab_record(steps: int, envs: int, agents: int, *, every: int | None = None,
         record["state"] = Leaf((steps + 1, envs, 2), "float32")
         record["extra"] = {"value": Leaf(asked, "float32")}
         record["signals"] = {"cost": Leaf(rows, "float32")}
+    if stack:
+        record["obs"]["stack"] = Leaf((*asked, stack, 2), "float64")
     if every is not None:
         record["memory"] = {"h": Leaf((-(-steps // every), envs, agents, 2), "float32")}
     return record
@@ -141,8 +148,12 @@ def slab_record(steps: int, envs: int, agents: int, *, every: int | None = None,
 class Episodes:
     """Slabs as a group of envs would record them: the last observation of an episode has a row that is not valid."""
 
-    def __init__(self, record: Any, rng: np.random.Generator, first: int, every: int | None = None, ends: float = 0.2) -> None:
+    def __init__(
+        self, record: Any, rng: np.random.Generator, first: int, every: int | None = None, ends: float = 0.2, again: bool = True
+    ) -> None:
         self.record, self.rng, self.every, self.ends = record, rng, every, ends
+        self.again = again
+        """A stack begins with its first frame again, or with zeros."""
         self.steps, self.envs, self.agents = record["reward"].shape
         self.clock = (first + 1) * 1_000_000
         self.version = 0
@@ -185,6 +196,13 @@ class Episodes:
             "obs": {"a": numbers, "picture": np.broadcast_to((numbers % 251)[..., None], (*shape, 2, 3))},
             "first": first,
         }
+        if "stack" in self.record["obs"]:
+            newest = np.repeat(numbers[..., None], 2, -1).astype(float)
+            count = self.record["obs"]["stack"].shape[3]
+            older = np.concatenate([newest] * (count - 1), 2) if self.again else np.zeros((*shape, count - 1, 2))
+            if not first.all():
+                older = np.where(first[..., None, None], older, self.carry["obs"]["stack"][:, :, 1:])
+            row["obs"]["stack"] = np.concatenate([older, newest], 2)
         if "mask" in self.record:
             row["mask"] = self.rng.random((*shape, 3)) < 0.5
             row["state"] = numbers[:, 0] + np.array([0.0, 1.0])
