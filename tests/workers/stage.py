@@ -31,7 +31,7 @@ class Stage:
         self.ends: dict[str, Any] = {}
         for bound in self.loop.bound():
             stream = self.derived.streams[bound.stream]
-            sizes = {"groups": groups, "units": units} if bound.side == "server" else {"slots": 4}
+            sizes = {"server": {"groups": groups, "units": units}, "consumer": {"slots": 4}}.get(bound.side, {})
             end = open_end(stream, _OPPOSITE[bound.side], name=f"{bound.stream}:test/0", wakeup=self.loop.wakeup, **sizes)
             peer = BoundEnd(bound.stream, "test/0", "test", _OPPOSITE[bound.side], end.address())
             self.loop.attach({f"{worker}/0": {bound.port: [peer]}})
