@@ -160,12 +160,10 @@ class LoadedRun:
         return UserError(f"{self.folder} has no checkpoint '{which}'", ("known", ", ".join(known)))
 
     def _learned(self, name: str) -> bool:
-        entry = self.graph.policies[name]
-        return self.derived.policies[name].params != {} and entry.algorithm is not None
+        return self.derived.policies[name].params != {} and name in self.graph.learning
 
     def _only(self) -> str:
-        learning = [name for name, entry in self.graph.policies.items() if entry.algorithm is not None]
-        names = learning or list(self.graph.policies)
+        names = list(self.graph.learning or self.graph.policies)
         if len(names) > 1:
             raise UserError("the run has several policies", ("policies", ", ".join(names)), ("try", f"name='{names[0]}'"))
         return names[0]

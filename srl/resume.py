@@ -51,9 +51,7 @@ def requeued(path: Path, overrides: Sequence[str]) -> tuple[RunFolder | None, Se
 
 def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str]) -> None:
     """E09 names the layer that differs, and the setting that changed it."""
-    for name, entry in graph.policies.items():
-        if entry.algorithm is None:
-            continue
+    for name in graph.learning:
         path = checkpoint.latest(checkpoint_folder(run, graph.policies, name))
         if path is None:
             raise UserError(f"{run} has no checkpoint to resume from", ("try", "start a new run, without --resume"))
@@ -64,10 +62,9 @@ def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str])
 
 def nothing_left(folder: RunFolder, graph: Graph) -> RunResult | None:
     """The result of a resume that has nothing to do, because the run already fulfils its `stop`; None if it has."""
-    learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
-    folders = [checkpoint_folder(folder.path, graph.policies, name) for name in learning]
+    folders = [checkpoint_folder(folder.path, graph.policies, name) for name in graph.learning]
     paths = [path for place in folders if (path := checkpoint.latest(place)) is not None]
-    if not learning or len(paths) < len(learning):
+    if not folders or len(paths) < len(folders):
         return None
     states = [checkpoint.read(path).state for path in paths]
     steps, updates = (min(int(state.get(name, 0)) for state in states) for name in ("env_steps", "updates"))

@@ -11,7 +11,7 @@ from srl.config.shorthand import POLICY, spelled_out
 from srl.core.errors import SettingError, UserError
 from srl.core.load import load, option
 from srl.core.option import dump
-from srl.core.types import Checkpoint, Component, OnFailure, PolicyEntry, Stop
+from srl.core.types import Checkpoint, Component, Matches, OnFailure, PastVersions, PolicyEntry, Stop
 from srl.core.where import Provenance
 
 Auto = Literal["auto"]
@@ -41,16 +41,10 @@ class Staleness:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class Evaluation(Matches):
     """Evaluation episodes, in envs with separate seeds. The best checkpoint is kept as `best`."""
 
-    every: int = option(50_000, "env steps between evaluations", low=1)
-    episodes: int = option(20, "episodes per evaluation", low=1)
     envs: int | Auto = option("auto", "envs stepped in parallel", low=1, high=1 << 16)
-    greedy: bool = option(True, "play the most likely actions")
-    sampled: bool = option(False, "also play with sampled actions, as training does")
-    cross_play: bool = option(False, "each team also plays against the initial policies of the others")
-    film_every: int = option(0, "record a video every so many evaluations; 0: none", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,18 +82,10 @@ class Replay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opponents:
+class Opponents(PastVersions):
     """Past versions as opponents, for runs with one policy per team: some groups of envs play against them."""
 
     groups: int = option(1, "groups of envs per learning policy in which the other teams use past versions", low=1)
-    choose: str = option(
-        "uniform",
-        "how to choose versions: uniform, latest-<n>, win_rate (prefers those that the learner beats least often), or my.py:Rule",
-    )
-    initial: float = option(0.0, "fraction of choices reserved for the initial version", low=0, high=1)
-    power: float = option(2.0, "win_rate: a version is chosen in proportion to (1 - rate at which it is beaten) ** power", low=0)
-    keep_every: int = option(10, "updates between kept versions", low=1)
-    hold: int = option(4, "slabs played before the next choice; win_rate also waits until an episode has ended", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,32 @@ class Checkpoint:
         return 50 if self.every == "auto" else self.every
 
 
+@dataclass(frozen=True, kw_only=True)
+class Matches:
+    """What an evaluation plays, and when."""
+
+    every: int = option(50_000, "env steps between evaluations", low=1)
+    episodes: int = option(20, "episodes per match", low=1)
+    greedy: bool = option(True, "play the most likely actions")
+    sampled: bool = option(False, "also play with sampled actions, as training does")
+    cross_play: bool = option(False, "each team also plays against the initial policies of the others")
+    film_every: int = option(0, "record a video every so many evaluations; 0: none", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastVersions:
+    """Which versions of a policy are kept, and which of them play."""
+
+    choose: str = option(
+        "uniform",
+        "how to choose versions: uniform, latest-<n>, win_rate (prefers those that the learner beats least often), or my.py:Rule",
+    )
+    initial: float = option(0.0, "fraction of choices reserved for the initial version", low=0, high=1)
+    power: float = option(2.0, "win_rate: a version is chosen in proportion to (1 - rate at which it is beaten) ** power", low=0)
+    keep_every: int = option(10, "updates between kept versions", low=1)
+    hold: int = option(4, "slabs played before the next choice; win_rate also waits until an episode has ended", low=1)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerId:
     """Which worker of which node, and how often it was started."""

@@ -63,6 +63,11 @@ class Graph:
     name: str = "run"
     expect: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def learning(self) -> dict[str, PolicyEntry]:
+        """The policies that are trained."""
+        return {name: entry for name, entry in self.policies.items() if entry.algorithm is not None}
+
     def node(self, name: str) -> Node:
         return next(node for node in self.nodes if node.name == name)
 

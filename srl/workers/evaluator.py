@@ -13,7 +13,7 @@ from srl.api.policy import Policy
 from srl.core.load import option
 from srl.core.text import count
 from srl.core.tree import Array, Tree, map_tree
-from srl.core.types import Waiting
+from srl.core.types import Matches, Waiting
 from srl.envs.video import record
 from srl.plan.acting import ready_policy
 from srl.store import checkpoint
@@ -32,14 +32,8 @@ _AT_ONCE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluatorArgs:
+class EvaluatorArgs(Matches):
     envs: int = option(8, "envs stepped in parallel", low=1)
-    episodes: int = option(16, "episodes per match", low=1)
-    every: int = option(50_000, "env steps between evaluations", low=1)
-    greedy: bool = option(True, "play the most likely actions")
-    sampled: bool = option(False, "also play with sampled actions, as training does")
-    cross_play: bool = option(False, "each team also plays against the initial policies of the others")
-    film_every: int = option(0, "record a video every so many evaluations; 0: none", low=0)
 
 
 @dataclass(frozen=True, slots=True)

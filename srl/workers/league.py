@@ -20,6 +20,7 @@ from srl.core.load import option
 from srl.core.seeds import generator
 from srl.core.text import count
 from srl.core.tree import Array, Tree, map_tree
+from srl.core.types import PastVersions
 from srl.graph.spec import Graph, Node
 from srl.streams.base import Version, epoch_of, updates_of, version
 from srl.streams.param import ParamPublisher, ParamSubscriber
@@ -39,12 +40,7 @@ _PATIENCE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeagueArgs:
-    keep_every: int = option(10, "updates between kept versions", low=1)
-    choose: str = option("uniform", "the rule that chooses versions: uniform, latest-<n>, win_rate, or my.py:Rule")
-    initial: float = option(0.0, "fraction of choices reserved for the oldest kept version", low=0, high=1)
-    power: float = option(2.0, "win_rate: a version is chosen in proportion to (1 - rate at which it is beaten) ** power", low=0)
-    hold: int = option(1, "slabs played before the next choice", low=1)
+class LeagueArgs(PastVersions):
     ahead: int = option(4, "maximum slabs of episodes in flight", low=1)
 
 

@@ -257,8 +257,7 @@ def checkpoint_folders(run: Path, graph: Graph) -> list[Path]:
     """Where the checkpoints of all policies of a run are."""
     from srl.store.weights import checkpoint_folder
 
-    learning = [name for name, entry in graph.policies.items() if entry.algorithm is not None]
-    return [checkpoint_folder(run, graph.policies, policy) for policy in learning] or [run / "checkpoints"]
+    return [checkpoint_folder(run, graph.policies, policy) for policy in graph.learning] or [run / "checkpoints"]
 
 
 def _saved_states(run: Path, graph: Graph) -> tuple[Path, Mapping[str, Any]]:

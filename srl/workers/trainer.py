@@ -79,7 +79,7 @@ class TrainerWorker(Resumable, Worker):
         self._params = cast(ParamPublisher, ends["params"])
         self._progress = Progress(context.graph.stop)
         self._checkpoints = Checkpoints(context, args.policy)
-        self._beside_others = sum(entry.algorithm is not None for entry in context.graph.policies.values()) > 1
+        self._beside_others = len(context.graph.learning) > 1
         """Other policies learn in this run: metrics carry the name of this one."""
         self._draining = False
         self._barrier_due = False

@@ -48,9 +48,8 @@ class TensorBoard(Sink):
 def settings(graph: Graph) -> dict[str, Any]:
     """What tells two runs apart: the settings of env, policies and algorithms, sizes of the batch, the seed."""
     found: dict[str, Any] = {"seed": graph.seed, "env": graph.env.use, **graph.env.args}
-    learning = {name: entry for name, entry in graph.policies.items() if entry.algorithm is not None}
-    for name, entry in learning.items():
-        before = f"{name}." if len(learning) > 1 else ""
+    for name, entry in graph.learning.items():
+        before = f"{name}." if len(graph.learning) > 1 else ""
         for component in (entry.policy, entry.algorithm):
             if component is not None:
                 found |= {f"{before}{component.use}.{key}": value for key, value in component.args.items()}
