@@ -63,18 +63,13 @@ class ReplayWorker(Resumable, Worker):
         self.store = Store(record, **settings)
         steps, envs, self._agents = record["reward"].shape
         self._per_slab = envs * self._agents
-        steps *= envs
-        ahead = -(-args.ahead // parts)
-        self.limiter = Limiter(
-            ratio=args.updates_per_step,
-            slab=steps,
-            batch=1,
-            warmup=-(-args.warmup // parts),
-            high=args.updates_per_step * max(ahead, steps) + 1,
-        )
-        """It counts batches, and env steps instead of rows."""
-        self._in_turn = ahead <= steps
+        self._slab_steps = steps * envs
+        ahead = max(-(-args.ahead // parts), self._slab_steps)
+        self.limiter = Limiter(updates_per_step=args.updates_per_step, warmup=-(-args.warmup // parts), ahead=ahead)
+        self._in_turn = ahead == self._slab_steps
         """Actors take the next steps once all updates of the last ones are done."""
+        self._under_way = 0
+        """Slabs that actors were allowed to start."""
         seed = context.graph.seed ^ word(context.node.name)
         self._rng = generator(seed, "replay", context.index, 0 if context.inline else context.incarnation)
         self._columns: dict[int, int] = {}
@@ -136,12 +131,12 @@ class ReplayWorker(Resumable, Worker):
         while (loan := self._source.get()) is not None:
             self._insert(loan)
             done += 1
-        while not self._draining and self.limiter.may_draw() and (batch := self._sink.alloc()) is not None:
+        while not self._draining and self._may_draw and (batch := self._sink.alloc()) is not None:
             before = time.perf_counter()
             tree = cast("dict[str, Any]", batch.tree)
             self.store.sample(self.args.batch, self._rng, tree)
             self._sink.put(batch)
-            self.limiter.draw()
+            self.limiter.drawn += 1
             self.reading.time("sampling", time.perf_counter() - before)
             done += 1
         return done + self._credit()
@@ -161,7 +156,7 @@ class ReplayWorker(Resumable, Worker):
         limiter = self.limiter
         self.reading.gauge("replay/rows", min(self.store.inserted, self.store.size))
         self.reading.gauge("replay/size", self.store.size)
-        self.reading.gauge("replay/owed", limiter.debt)
+        self.reading.gauge("replay/owed", limiter.owed)
         return super().metrics()
 
     def _take_back(self) -> int:
@@ -188,18 +183,30 @@ class ReplayWorker(Resumable, Worker):
         self.store.insert(slab, column, self._numbers.get(first_env) == number)
         self._numbers[first_env] = number + 1
         loan.release()
-        self.limiter.insert(self.store.env_steps - self.limiter.inserted, len(self.store))
+        self._under_way -= 1
+        self.limiter.inserted = self.store.env_steps
         self.reading.time("inserting", time.perf_counter() - before)
 
     def _credit(self) -> int:
-        """Let actors start slabs, as far as the updates keep up."""
-        done, limiter = 0, self.limiter
-        while not self._draining and limiter.may_grant() and not (self._in_turn and limiter.may_draw()):
+        """Let actors start slabs, as far as the updates keep up; while nothing can be drawn, one after the other."""
+        done = 0
+        while not self._draining and self._may_start:
             self._source.credit(self._number, 0)
             self._number += 1
-            limiter.grant()
+            self._under_way += 1
             done += 1
         return done
+
+    @property
+    def _may_draw(self) -> bool:
+        return self.limiter.may_draw and len(self.store) > 0
+
+    @property
+    def _may_start(self) -> bool:
+        if self._in_turn and self._may_draw:
+            return False
+        enough = len(self.store) > 0 or self._under_way > 0
+        return self.limiter.may_insert((self._under_way + 1) * self._slab_steps) or not enough
 
 
 def _settings(args: ReplayArgs, node: Node, graph: Graph, derived: Derived) -> dict[str, Any]:

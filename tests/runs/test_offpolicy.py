@@ -54,7 +54,7 @@ def test_inline_updates_follow_the_env_steps_exactly(rate: float, steps: int) ->
             session.step()
             trainer, replay = session.workers["trainer/0"], session.workers["replay/0"]
             owed = rate * (replay.store.env_steps - 20)
-            assert trainer.updates == replay.limiter.sampled <= owed
+            assert trainer.updates == replay.limiter.drawn <= owed
             assert owed < trainer.updates + 2 * steps * rate + 1
             assert trainer.env_steps == replay.store.env_steps > 20
 
