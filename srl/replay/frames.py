@@ -12,6 +12,8 @@ from srl.core.tree import Array, leaves
 
 _CHECKED = 100
 """Pairs of rows that are looked at before a leaf is believed to be a stack."""
+_UNKNOWN, _AGAIN, _ZEROS = 0, 1, 2
+"""Nothing seen yet; the first frame again; zeros."""
 
 
 class Frames:
@@ -20,8 +22,8 @@ class Frames:
     def __init__(self, path: str, count: int) -> None:
         self.path = path
         self.count = count
-        self.zeros: bool | None = None
-        """What stands before an episode's first frame: zeros, or that frame again; None: not seen yet."""
+        self.padding = _UNKNOWN
+        """What stands before an episode's first frame."""
         self._left = _CHECKED
 
     @classmethod
@@ -54,9 +56,9 @@ class Frames:
             again, zeros = bool((older == newest).all()), not older.any()
             if again and zeros:
                 return
-            if self.zeros is None:
-                self.zeros = zeros
-            if not (zeros if self.zeros else again):
+            if self.padding == _UNKNOWN:
+                self.padding = _ZEROS if zeros else _AGAIN
+            if not (zeros if self.padding == _ZEROS else again):
                 raise SettingError(
                     "history", f"must name stacks that begin with zeros or with their first frame again: '{self.path}' does not"
                 )
@@ -72,7 +74,7 @@ class Frames:
             over |= first.take(slots, 0, None, "wrap")
             slots = np.where(over, slots, after(slots, -1))
         frames.take(chosen, 0, out, "wrap")
-        if self.zeros:
+        if self.padding == _ZEROS:
             out[blank] = 0
 
     def _leaf(self, slab: Mapping[str, Any]) -> Array:

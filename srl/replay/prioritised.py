@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,15 @@ class Prioritised:
         self._rings = rings
         self._start = rings.arrays["start"]
         self.tree = SumTree(rings.shape.columns, rings.shape.starts)
+
+    def state(self) -> dict[str, Array]:
+        """Weights by column and place, and the highest so far."""
+        return {"weights": self.tree.leaves, "highest": np.array(self.highest)}
+
+    def restore(self, saved: Mapping[str, Array]) -> None:
+        """The inverse of `state`."""
+        self.tree.put_range(slice(0, self.tree.columns), slice(0, self.tree.width), saved["weights"])
+        self.highest = float(saved["highest"])
 
     def changed(self, columns: slice, low: int, high: int) -> None:
         """Windows of these columns have come or gone."""

@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from srl.api.slab import Window
-from srl.core.spec import Leaf, lead, total_bytes
+from srl.core.errors import UserError
+from srl.core.spec import Leaf, differences, lead, spec_of, total_bytes
 from srl.core.tree import Array, leaves
 from srl.replay.frames import Frames
 from srl.replay.prioritised import Priorities, Prioritised
@@ -162,6 +163,44 @@ class Store:
                     raise ValueError(f"this replay cannot take back `{path}`: only priorities if it draws by them, and memories")
         return missing
 
+    def state(self) -> dict[str, Array]:
+        """All that `restore` needs, by name: views of the store's own memory, of the places in use."""
+        rings, shape = self._rings, self.shape
+        used = min(int(rings.heads.max()) + 1, shape.rows)
+        places = {shape.rows: used, shape.starts: -(-used // shape.every)}
+        window = shape.window
+        sizes = (shape.columns, shape.rows, shape.every, window.burn_in, window.length, window.after)
+        return {
+            **{f"rings/{path}": array[:, : places[array.shape[1]]] for path, array in rings.arrays.items()},
+            **{f"drawn/{name}": array for name, array in self._selector.state().items()},
+            **{f"frames/{one.path}": np.array(one.padding) for one in shape.frames},
+            "heads": rings.heads,
+            "begins": rings.begins,
+            "started": rings.started,
+            "counts": np.array([self.inserted, self.env_steps, rings.windows]),
+            "sizes": np.array(sizes),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """The inverse of `state`, into a store of the same sizes; UserError if it is of others."""
+        flat = dict(leaves(saved))
+        mine, rings = self.state(), self._rings
+        lines = differences(spec_of(_without_rows(mine)), spec_of(_without_rows(flat)))
+        if not lines and (mine["sizes"] != flat["sizes"]).any():
+            lines = [f"columns, rows, rows between starts, window: {flat['sizes'].tolist()}, not {mine['sizes'].tolist()}"]
+        if lines:
+            found = "\n".join(lines[:8])
+            raise UserError("a saved replay cannot be restored into one of other sizes", ("found", found), code="E15")
+        rings.arrays["start"][...] = False
+        for path, array in rings.arrays.items():
+            rows = flat[f"rings/{path}"]
+            array[:, : rows.shape[1]] = rows
+        rings.heads[...], rings.begins[...], rings.started[...] = flat["heads"], flat["begins"], flat["started"]
+        self.inserted, self.env_steps, rings.windows = (int(one) for one in flat["counts"])
+        for one in self.shape.frames:
+            one.padding = int(flat[f"frames/{one.path}"])
+        self._selector.restore({name.removeprefix("drawn/"): array for name, array in flat.items() if name.startswith("drawn/")})
+
     # ------------------------------------------------------------------------------------------------------------------
 
     def _sum(self, slots: Array, out: Mapping[str, Any]) -> tuple[Array, Array]:
@@ -236,3 +275,8 @@ def _inner(tree: Any, axes: int) -> Any:
     if isinstance(tree, Mapping):
         return {name: _inner(branch, axes) for name, branch in tree.items()}
     return Leaf(tree.shape[axes:], tree.dtype)
+
+
+def _without_rows(saved: Mapping[str, Array]) -> dict[str, Array]:
+    """One row of each ring: how many are in use may differ."""
+    return {name: array[:, :1] if name.startswith("rings/") else array for name, array in saved.items()}

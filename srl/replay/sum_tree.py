@@ -36,6 +36,11 @@ class SumTree:
         """Memory of a tree of this size."""
         return sum(columns * nodes * (8 if level else 4) for level, (_, nodes) in enumerate(_shapes(columns, width)))
 
+    @property
+    def leaves(self) -> Array:
+        """All weights `[columns, width]`: a view."""
+        return self.levels[0][:, : self.width]
+
     def weights(self, places: Array) -> Array:
         """The weights at `column * width + place`."""
         found: Array = self.levels[0].reshape(-1).take(self._leaf(places))
@@ -57,11 +62,6 @@ class SumTree:
             low, high = low // _FAN, -(-high // _FAN)
             children = below[columns, low * _FAN : high * _FAN]
             above[columns, low:high] = np.add.reduce(children.reshape(len(children), -1, _FAN), axis=2, dtype=np.float64)
-
-    def refresh(self) -> None:
-        """Work out all nodes from the leaves."""
-        for column in range(self.columns):
-            self.put_range(slice(column, column + 1), slice(0, self.width), self.levels[0][column : column + 1, : self.width])
 
     def draw(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """(places `column * width + place` in order, one from each of `count` equal parts of the total; their weights)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from srl.core.tree import Array
@@ -24,6 +26,16 @@ class Uniform:
         self._shift = np.zeros(columns, np.int64)
         self._all, self._plain = 0, columns == 1
         self._size = columns * starts
+
+    def state(self) -> dict[str, Array]:
+        """Nothing but what the rings say."""
+        return {}
+
+    def restore(self, saved: Mapping[str, Array]) -> None:
+        """The rings have been restored."""
+        self._all = 0
+        for column, head in enumerate(self._rings.heads.tolist()):
+            self.changed(slice(column, column + 1), 0, head + 1 if self._rings.started[column] else 0)
 
     def changed(self, columns: slice, low: int, high: int) -> None:
         """Windows of these columns have come or gone."""

@@ -59,13 +59,6 @@ def test_places_are_drawn_in_proportion_to_their_weights(columns, width):
     assert np.abs(counts - expected).max() < 6 * np.sqrt(expected.max())
 
 
-def test_a_tree_is_worked_out_from_its_leaves_again():
-    tree, rng = SumTree(2, 300), np.random.default_rng(0)
-    tree.levels[0][:, :300] = rng.random((2, 300))
-    tree.refresh()
-    check(tree, tree.levels[0][:, :300])
-
-
 def test_its_memory_is_known_before_it_is_made():
     for columns, width in ((1, 10), (3, 500), (16, 10_000)):
         assert SumTree.bytes_of(columns, width) == sum(level.nbytes for level in SumTree(columns, width).levels)
