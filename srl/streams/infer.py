@@ -249,6 +249,11 @@ class InferServer(Peers[_ClientPeer]):
         rows = taken[0].rows if len(taken) == 1 else self._stacked([queued.rows for queued in taken], units)
         return Asked(rows, tuple([queued.client.units for queued in taken]), self, taken)
 
+    @property
+    def queued(self) -> int:
+        """Questions that wait for an answer."""
+        return len(self._queue)
+
     def waiting(self) -> tuple[int, float]:
         """(units queued, seconds that the oldest has waited): for min_batch and max_wait."""
         return (self._units, time.monotonic() - self._queue[0].since) if self._queue else (0, 0.0)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from srl.core.errors import WireError
-from srl.core.tree import Tree
+from srl.core.tree import Array, Tree
 from srl.core.types import Counts
 from srl.streams.base import StreamSpec, Version
 from srl.streams.codec import Arena, Layout, agreement
@@ -41,6 +41,7 @@ class ParamPublisher(Peers[_SubscriberPeer]):
         self._shared = NewestWriter(self._layout, self._memory) if shares else None
         self._version: Version = -1
         self._newest: Tree = {}
+        self._places: list[Array] = []
         self._handlers = {POLL: self._on_poll}
 
     def publish(self, version: Version, params: Tree) -> None:
@@ -54,12 +55,19 @@ class ParamPublisher(Peers[_SubscriberPeer]):
         if self._shared is not None:
             self._shared.write(version, arrays)
         else:
-            copies = [np.array(array) for array in arrays]
-            for copy in copies:
-                copy.flags.writeable = False
-            self._newest = self._layout.tree(copies)
+            for place, array in zip(self._places or self._make_places(), arrays, strict=True):
+                place[...] = array
         for peer in self._by_name.values():
             self._notify(peer)
+
+    def _make_places(self) -> list[Array]:
+        """Memory of the newest version: whoever keeps one for longer than until the next copies it."""
+        self._places = [np.empty(shape, kind) for shape, kind in zip(self._layout.shapes, self._layout.dtypes, strict=True)]
+        views = [place.view() for place in self._places]
+        for view in views:
+            view.flags.writeable = False
+        self._newest = self._layout.tree(views)
+        return self._places
 
     def _notify(self, peer: _SubscriberPeer) -> None:
         if self._version < 0:

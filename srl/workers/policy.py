@@ -58,8 +58,8 @@ class PolicyWorker(Resumable, Worker):
         return f"batches of up to {count(args.max_batch, 'env')}"
 
     def poll(self) -> int:
-        """Adopt newer weights, then answer one batch of questions."""
-        if self._params is not None:
+        """Adopt newer weights if anybody asks, then answer one batch of questions."""
+        if self._params is not None and (self._asks.queued or self.version < 0):
             self._adopt(self._params)
         if self.version < 0 or self._worth_waiting():
             return 0
