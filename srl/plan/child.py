@@ -1,4 +1,4 @@
-"""Specs without the cost: env and policies are inspected in a process of their own, and what was found there is cached."""
+"""Specs without the cost: env and policies are inspected in another process, and what was found there is cached."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ _PACKAGES = ("numpy", "torch", "gymnasium", "mujoco-core", "pettingzoo")
 
 
 def derived_specs(graph: Graph) -> Derived:
-    """All specs of the run: from the cache where nothing can have changed, else from a process of its own."""
-    if graph.mode == "inline" and held_here(graph):
-        return derive(graph)  # no other process knows these classes
+    """All specs of the run: from the cache where nothing can have changed. Else env and policies are built, in another process
+    unless the run has only this one."""
     file = cache_file(graph)
     if file is not None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             return with_streams(graph, Derived.from_plain(msgpack.unpackb(file.read_bytes())))
-    derived = derive_in_child(graph)
+    derived = derive(graph) if graph.mode == "inline" else derive_in_child(graph)  # inline, the run imports the same code here
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, msgpack.packb(derived.to_plain()))
