@@ -51,7 +51,8 @@ class R2D2(Algorithm):
     @classmethod
     def needs(cls, config: R2D2Config, spec: PolicySpec) -> Needs:
         window = Window(burn_in=config.burn_in, length=config.length, after=config.n_step - 1)
-        return Needs(window=window, replay=Replayed(gamma=config.gamma, prioritised=config.prioritised))
+        refreshed = config.refresh and config.burn_in > 0
+        return Needs(window=window, replay=Replayed(gamma=config.gamma, prioritised=config.prioritised, refreshed=refreshed))
 
     def setup(self) -> None:
         self.adam = self.optimizer(self.policy, lr=self.config.lr, clip=self.config.max_grad_norm)
@@ -65,7 +66,7 @@ class R2D2(Algorithm):
         error = target - q  # [length, B]
         square = 0.5 * error.square()
         self.adam.step(rows.mean(square * batch.weight if config.prioritised else square))
-        given: dict[str, Any] = {"memory": memory} if config.refresh and config.burn_in else {}
+        given: dict[str, Any] = {"memory": memory} if config.refresh and config.burn_in and memory != {} else {}
         if config.prioritised:
             given["priority"] = self.priority(error.detach().abs(), rows.valid)
         if given:

@@ -93,6 +93,8 @@ class Replayed:
     """Discount within these sums."""
     prioritised: bool = False
     """Rows are drawn by the priorities that `batch.give_back(priority=...)` hands back, and come with importance weights."""
+    refreshed: bool = False
+    """`batch.give_back(memory=...)` hands back the memory before the first trained row of each window."""
 
     def __post_init__(self) -> None:
         if self.n_step < 1:

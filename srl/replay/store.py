@@ -140,9 +140,8 @@ class Store:
             frames.take(flat[frames.path], flat["first"], asked, self._rings.after, target)
 
     def give_back(self, ids: Array, values: Mapping[str, Any]) -> int:
-        """What an algorithm has found for the windows with these ids: `priority` `[B]`, `memory` `[B, ...]` of their first rows.
-
-        Windows that have been overwritten are left out: how many they were.
+        """What an algorithm has found for the windows with these ids: `priority` `[B]`, and `memory` `[B, ...]`, the one before
+        their first trained rows. Windows that have been overwritten are left out: how many they were.
         """
         shape = self.shape
         slots = ids % (shape.columns * shape.rows)
@@ -158,7 +157,7 @@ class Store:
                 if name == "priority" and isinstance(self._selector, Prioritised):
                     self._selector.give(places, value)
                 elif name == "memory" and path in flat:
-                    flat[path][places] = value
+                    flat[path][self._trained(places)] = value
                 else:
                     raise ValueError(f"this replay cannot take back `{path}`: only priorities if it draws by them, and memories")
         return missing
@@ -202,6 +201,13 @@ class Store:
         self._selector.restore({name.removeprefix("drawn/"): array for name, array in flat.items() if name.startswith("drawn/")})
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _trained(self, places: Array) -> Array:
+        """Where the memory of the first trained rows stands, by where that of the first rows does."""
+        starts = self.shape.starts
+        column, place = np.divmod(places, starts)
+        found: Array = column * starts + (place + self._window.burn_in // self.shape.every) % starts
+        return found
 
     def _sum(self, slots: Array, out: Mapping[str, Any]) -> tuple[Array, Array]:
         """Sums of rewards and their discounts into `out`; (slots of the last rows of the sums, `[2, B]` of i and i + m)."""

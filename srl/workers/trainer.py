@@ -14,7 +14,7 @@ from srl.core.errors import RunError, SettingError, UserError
 from srl.core.load import load, option
 from srl.core.readings import TRAIN
 from srl.core.registry import REGISTRIES
-from srl.core.spec import Leaf, TreeSpec
+from srl.core.spec import Leaf, TreeSpec, lead
 from srl.core.text import count
 from srl.core.tree import Tree
 from srl.core.types import Component, Waiting
@@ -105,11 +105,15 @@ class TrainerWorker(Resumable, Worker):
 
     @classmethod
     def declares(cls, args: TrainerArgs, port: str, derived: Derived, known: Mapping[str, TreeSpec]) -> TreeSpec | None:
-        """Priorities of the rows in a batch."""
+        """What its algorithm hands back of the windows in a batch."""
         if not port.startswith("feedback") or "samples" not in known:
             return None
         batch = cast("dict[str, Leaf]", known["samples"])["ids"].shape
-        return {"ids": Leaf(batch, "int64"), "priority": Leaf(batch, "float32")}
+        info = derived.policies[args.policy]
+        assert info.replay is not None
+        priority = {"priority": Leaf(batch, "float32")} if info.replay.prioritised else {}
+        memory = {"memory": lead(info.memory, *batch)} if info.replay.refreshed and info.memory != {} else {}
+        return {"ids": Leaf(batch, "int64"), **priority, **memory}
 
     @classmethod
     def check(cls, args: TrainerArgs, node: Node, graph: Graph) -> None:
