@@ -34,6 +34,19 @@ def action_map(action: ActionSpec, bounds: str) -> Callable[[Any], Any]:
     return lambda array: middle + half * np.clip(array, -1.0, 1.0)
 
 
+def recorded_action(action: ActionSpec, bounds: str) -> Callable[[Any], Any]:
+    """The inverse of `action_map`, for actions that others have recorded: each within its bounds has one."""
+    if isinstance(action, dict):
+        parts = {key: recorded_action(part, bounds) for key, part in action.items()}
+        return lambda tree: {key: part(tree[key]) for key, part in parts.items()}
+    if bounds != "affine" or not isinstance(action, Box):
+        return _same
+    low = np.asarray(action.low, np.float32).reshape(action.shape)
+    high = np.asarray(action.high, np.float32).reshape(action.shape)
+    middle, half = (high + low) / 2, (high - low) / 2
+    return lambda array: np.clip((array - middle) / half, -1.0, 1.0)
+
+
 def _same(tree: Any) -> Any:
     return tree
 
