@@ -61,7 +61,7 @@ class ParamPublisher(Peers[_SubscriberPeer]):
             self._notify(peer)
 
     def _make_places(self) -> list[Array]:
-        """Memory of the newest version: whoever keeps one for longer than until the next copies it."""
+        """Memory of the newest version: subscribers copy what they take."""
         self._places = [np.empty(shape, kind) for shape, kind in zip(self._layout.shapes, self._layout.dtypes, strict=True)]
         views = [place.view() for place in self._places]
         for view in views:
@@ -125,6 +125,8 @@ class ParamSubscriber(Peers[_PublisherPeer]):
         super().__init__(spec, "subscriber", name, transport, Arena(0, []))
         self._seen: Version = -1
         self._pending: tuple[Version, Tree] | None = None
+        self._own: list[Array] = []
+        self._held: Tree = {}
         self._readers: list[NewestReader] = []
         self._handlers = {PARAMS: self._on_params, CHANGED: self._on_changed}
 
@@ -146,7 +148,16 @@ class ParamSubscriber(Peers[_PublisherPeer]):
             for peer in self._by_name.values():
                 peer.wire.send(POLL, 0, self._seen + 1)
         self._seen = max(self._seen, found[0])
-        return found
+        return found if self.transport.by != "reference" else (found[0], self._copied(found[1]))
+
+    def _copied(self, tree: Tree) -> Tree:
+        """Within one process it lies in the publisher's memory."""
+        if not self._own:
+            self._own = [np.empty(shape, kind) for shape, kind in zip(self._layout.shapes, self._layout.dtypes, strict=True)]
+            self._held = self._layout.tree(self._own)
+        for place, array in zip(self._own, self._layout.flat(tree), strict=True):
+            place[...] = array
+        return self._held
 
     def _on_changed(self, _peer: _PublisherPeer, _slot: int, _number: int, _value: int, _body: Tree | None) -> None:
         """Nothing to note: the message has woken the loop, and `latest` looks at the words."""
