@@ -47,6 +47,10 @@ class Clock:
     updates: int = 0
     progress: float = 0.0
     """0 at the start, 1 at the end of the run."""
+    steps: int = field(default=0, compare=False)
+    """Of the optimizer that made most, in this process."""
+    rows: int = field(default=0, compare=False)
+    """That were trained on in this process, once for each pass."""
 
 
 class Optimizer(Protocol):

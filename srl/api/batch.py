@@ -98,6 +98,8 @@ class Batch:
     """All that was recorded, `[K, B, ...]`."""
     feedback: Feedback | None = None
     """What `give_back` took."""
+    passed: int = 0
+    """Rows that minibatches were made of, once for each pass."""
     detach_at: Tensor | None = None
     """`[T, B]`: no gradient flows from the memory before this row to the rows that it comes from; None: it flows everywhere."""
 
@@ -208,6 +210,7 @@ class Batch:
         between = self.origin.between
         for _ in range(epochs):
             for cut in cutter.epoch(max(rows // cutter.rows_each, 1), generator):
+                self.passed += cutter.rows_each * cut.gather.leads[cut.place][1]
                 yield _Minibatch(self, cut)
                 if between is not None:
                     between()

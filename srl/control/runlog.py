@@ -17,7 +17,9 @@ from srl.core.types import BoundEnd
 from srl.graph.spec import Graph
 from srl.observe.expectation import Expectation, figure
 from srl.observe.ledger import table
+from srl.observe.report import Report
 from srl.observe.result import RunResult
+from srl.observe.screen import lag, learning, rates, shares
 from srl.observe.sinks.base import Lines, Sink
 from srl.observe.sinks.jsonl import JsonLines
 from srl.observe.sinks.tensorboard import TensorBoard
@@ -66,6 +68,7 @@ class RunLog:
         self._state = "running"
         self._before = float(earlier.get("seconds", 0.0))
         self._remarked = False
+        self._last: Report | None = None
         self._addresses: dict[str, str] = {}
         self._ends: dict[str, BoundEnd] = {}
         self._solved: float | None = None
@@ -155,7 +158,7 @@ class RunLog:
 
     def _report(self) -> None:
         self._expectation.see(self._totals.env_steps, self._totals.episode_returns)
-        report = self._totals.report()
+        report = self._last = self._totals.report()
         self._give(lambda sink: sink.report(report))
 
     def _give(self, call: Callable[[Sink], None]) -> None:
@@ -180,6 +183,10 @@ class RunLog:
         at_stop = totals.finished or (seconds is not None and totals.elapsed >= seconds)
         if self._expectation.wanted and (result.kind == "solved" or (result.kind == "done" and at_stop)):
             facts.append(("expect", self._expectation.text()))
+        if (report := self._last) is not None:
+            speed = ", ".join(filter(None, [rates(report), learning(report)])) if report.env_rate else ""
+            told = (("rates", speed), ("lag", lag(report)), ("busy", shares(report)))
+            facts += [(label, text) for label, text in told if text]
         ledgers = totals.ledgers()
         return facts + ([("ledger", table(ledgers))] if ledgers else [])
 

@@ -52,6 +52,7 @@ class FlatOptimizer(ABC):
         self.eps, self.weight_decay = eps, weight_decay
         self.norm = torch.zeros(())
         self._clock = clock
+        self._taken = 0
         self._ranks = ranks
         flat = flatten(parameters)
         if flat is not None:
@@ -97,6 +98,8 @@ class FlatOptimizer(ABC):
             found = [("the loss", float(loss))] if not math.isfinite(float(loss)) else []
             name, value = [*found, ("the norm of the gradient", norm)][0]
             raise RunError(f"{name} is {value}", code="R05")
+        self._taken += 1
+        self._clock.steps = max(self._clock.steps, self._taken)
         self._step(None if self.clip is None else ((self.norm + 1e-6) / self.clip).clamp_(min=1.0))
 
     def _collect(self) -> None:

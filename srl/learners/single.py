@@ -51,6 +51,8 @@ class SingleLearner:
         self._saved = Saved(self.algorithm)
         needs = task.algorithm.needs(task.config, task.spec)
         self.intake = Intake(task.shape, self.device, task.seed, joint=needs.joint, ranks=ranks, between=task.between)
+        self._length = needs.window.length if needs.replay is not None and needs.window.length else task.shape.steps
+        """Rows of a column that are trained, without a burn-in."""
         self._published = self.algorithm.published()
         self._sums: dict[str, Any] = {}
         self._counts: dict[str, int] = {}
@@ -60,6 +62,7 @@ class SingleLearner:
         """Learn from the rows of one batch; their memory is free again when this returns."""
         batch = self.intake.batch(rows, self.clock.updates)
         metrics = self.algorithm.update(batch)
+        self.clock.rows += batch.passed or self._length * batch.valid.numel() // len(batch.valid)
         self.policy.observe(batch)
         for name, value in metrics.items():
             value = value.detach() if isinstance(value, Tensor) else value

@@ -55,6 +55,11 @@ class StreamRow:
     put: int = 0
     """Since the start."""
 
+    @property
+    def lost(self) -> dict[str, float]:
+        """Part of what was put that nobody took, by reason."""
+        return {reason: number / self.put for reason, number in self.drops.items() if number and self.put}
+
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
@@ -86,7 +91,15 @@ class Report:
     policy_rates: Mapping[str, float] = field(default_factory=dict)
     """The same of each policy, where several learn."""
     train_rate: float = 0.0
-    """Rows trained a second, epochs not counted."""
+    """Env steps a second that the learner could read: on-policy in the batches trained, else in a replay. Epochs do not count."""
+    update_rate: float = 0.0
+    """Steps of the optimizer a second."""
+    frame_rate: float = 0.0
+    """Rows a second that went through these steps: batch x updates."""
+    replay_ratio: float = 0.0
+    """Frames for every row that the learner could read: epochs on-policy, updates per step x batch from a replay."""
+    lag: Mapping[str, float] = field(default_factory=dict)
+    """Of the policy that recorded the rows trained on: `updates` and `ms`, of each the mean and `_p99`."""
     returns: Mapping[str, float] = field(default_factory=dict)
     """Mean return of the last 100 episodes by team; the team of a single agent is ``""``."""
     stats: Mapping[str, float] = field(default_factory=dict)

@@ -22,6 +22,7 @@ def screen(report: Report, width: int = 80) -> list[str]:
     for policy, values in report.training.items():
         lines += _packed(training(policy, values), width, rows=1)
     lines += _packed([rates(report), f"update {report.update:,}"], width)
+    lines += _packed([learning(report), f"lag {lag(report)}" if report.lag else ""], width)
     lines += _packed([f"{name} {value:.2f}" for name, value in report.stats.items()], width, between="  ")
     if report.workers:
         rows = [_worker(row) for row in by_role(report.workers)]
@@ -90,6 +91,31 @@ def rates(report: Report) -> str:
     if len(report.policy_rates) > 1:
         text += f" ({', '.join(f'{name} {rate:,.0f}' for name, rate in report.policy_rates.items())})"
     return text + f", train {report.train_rate:,.0f}/s"
+
+
+def learning(report: Report) -> str:
+    """`298 updates/s, 76,300 frames/s, replay ratio 256`"""
+    if not report.frame_rate:
+        return ""
+    return f"{report.update_rate:,.0f} updates/s, {report.frame_rate:,.0f} frames/s, replay ratio {report.replay_ratio:.3g}"
+
+
+def lag(report: Report) -> str:
+    """`0.9 updates (p99 1), 210 ms (p99 330)`"""
+    found = report.lag
+    if "ms" not in found:
+        return ""
+    updates = f"{found['updates']:.3g} updates (p99 {found['updates_p99']:.3g})"
+    return f"{updates}, {found['ms']:,.0f} ms (p99 {found['ms_p99']:,.0f})"
+
+
+def shares(report: Report) -> str:
+    """`trainer 71 % (waits for slabs 27 %), actor 99 %`"""
+    texts = []
+    for row in sorted(by_role(report.workers), key=lambda row: -row.busy):
+        what, part = max(row.waits.items(), key=lambda item: item[1], default=("", 0.0))
+        texts.append(f"{row.kind} {100 * row.busy:.0f} %" + (f" (waits for {what} {100 * part:.0f} %)" if part >= 0.05 else ""))
+    return ", ".join(texts)
 
 
 def clock_time(seconds: float) -> str:

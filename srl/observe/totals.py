@@ -169,6 +169,9 @@ class Totals:
                 if self._merged(f"trained_rows/{policy}") is not None
             },
             train_rate=self._rate("trained_steps", now),
+            update_rate=self._rate("optimizer_steps", now),
+            frame_rate=self._rate("frames", now),
+            lag={name.removeprefix("lag/"): value for name, value in figures.last.items() if name.startswith("lag/")},
             returns=figures.returns(),
             stats={name: recent[f"episode/{name}"] for name in headline if f"episode/{name}" in recent},
             training=figures.training(),
@@ -182,20 +185,24 @@ class Totals:
             charted=frozenset(name for one in evaluated for name in one.values if figures.followed(name)),
             evaluated=evaluated,
         )
+        if rows := report.agent_rate or report.train_rate:
+            report = replace(report, replay_ratio=report.frame_rate / rows)
         if not self.resting:
             self._advice = advise(report)
         rates = {"rate/env": report.env_rate, "rate/train": report.train_rate}
+        rates |= {"rate/updates": report.update_rate, "rate/frames": report.frame_rate, "replay_ratio": report.replay_ratio}
         rates |= {f"rate/train/{policy}": rate for policy, rate in report.policy_rates.items()}
-        waits = {f"waits/{row.kind}/{what}": part for row in report.workers for what, part in row.waits.items()}
+        lost = {f"lost/{row.name}/{reason}": part for row in report.streams for reason, part in row.lost.items()}
         return replace(
             report,
             advice=self._advice,
-            metrics={**self._merged_figures(), **lately, **recent, **rates, **_load(report.workers, "cpu", "rss"), **waits},
+            metrics={**self._merged_figures(), **lately, **recent, **rates, **_load(report.workers, "cpu", "rss"), **lost},
             charts={
                 **lately,
                 **{name: mean for name, mean in recent.items() if figures.followed(name)},
                 **rates,
                 **_load(by_role(report.workers), "cores", "memory"),
+                **lost,
             },
         )
 
@@ -312,10 +319,11 @@ class Totals:
 
 
 def _load(rows: Iterable[WorkerRow], cpu: str, rss: str) -> dict[str, float]:
-    """How busy workers are and, while they live, what they use."""
+    """How busy workers are, what they wait for and, while they live, what they use."""
     values = {}
     for row in rows:
         values[f"busy/{row.kind}"] = row.busy
+        values |= {f"waits/{row.kind}/{what}": part for what, part in row.waits.items()}
         if row.rss and not row.over:
             values |= {f"{cpu}/{row.kind}": row.cpu, f"{rss}/{row.kind}": float(row.rss)}
     return values

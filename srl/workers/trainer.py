@@ -30,6 +30,7 @@ from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.batches import BatchSource, OnPolicy, Rows
 from srl.workers.checkpoints import Checkpoints
 from srl.workers.drawn import Drawn
+from srl.workers.lag import Lag
 from srl.workers.task import Progress, check_finite_weights, explained, task_of
 
 REPORTED = 100
@@ -81,6 +82,7 @@ class TrainerWorker(Resumable, Worker):
         self._checkpoints = Checkpoints(context, args.policy)
         self._beside_others = len(context.graph.learning) > 1
         """Other policies learn in this run: metrics carry the name of this one."""
+        self._lag = Lag(self._epoch)
         self._draining = False
         self._barrier_due = False
         saved = self._checkpoints.start()
@@ -196,6 +198,9 @@ class TrainerWorker(Resumable, Worker):
         for name, value in self.learner.metrics().items():
             self.reading.mean(f"{TRAIN}{self.args.policy}/{name}" if self._beside_others else f"{TRAIN}{name}", value)
         self._count_progress()
+        self._lag.report(self.reading)
+        for name, total in (("optimizer_steps", self.learner.clock.steps), ("frames", self.learner.clock.rows)):
+            self.reading.count(name, total - self.reading[name])
         return super().metrics()
 
     def _source(self) -> BatchSource:
@@ -238,6 +243,7 @@ class TrainerWorker(Resumable, Worker):
 
     def _count(self, rows: Rows, seconds: float) -> None:
         self.reading.time("training", seconds)
+        self._lag.trained(rows["version"], self.updates - 1)
         self.source.count(rows, self.reading, self.args.policy if self._beside_others else "")
         if self.args.slabs or self.updates % REPORTED == 0:
             self._count_progress()
@@ -248,7 +254,9 @@ class TrainerWorker(Resumable, Worker):
 
     def _publish(self) -> None:
         tree = {"params": self.learner.params(), "env_steps": np.array([self.env_steps])}
-        self._params.publish(version(self._epoch, self.updates), tree)
+        number = version(self._epoch, self.updates)
+        self._params.publish(number, tree)
+        self._lag.published(number)
 
     def _checkpoint_if_due(self) -> None:
         every = self.context.graph.checkpoint.interval

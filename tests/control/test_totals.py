@@ -239,3 +239,31 @@ def test_a_sink_that_fails_is_dropped_and_the_others_go_on(tmp_path: Path) -> No
     log.finish(RunResult(kind="done"))
     assert out.getvalue().count("note: sink Broken failed and gets no more reports: ValueError: no such column") == 1
     assert len(list(read_numbers(folder.metrics))) == 2
+
+
+def test_lost_records_are_a_part_of_those_put_by_reason() -> None:
+    seen = totals()
+    producer = ProcessReport(1.0, 0.5, 1, {"counter/0": WorkerReport(Reading(), 0.9, (), False, {"out": Counts(8, 0, 0, 64)})})
+    consumer = Counts(0, 4, 4, 0, {"stale": 1, "stop": 2})
+    seen.take("counter/0", producer)
+    seen.take("adder/0", ProcessReport(1.0, 0.5, 1, {"adder/0": WorkerReport(Reading(), 0.9, (), False, {"in": consumer})}))
+    report = seen.report()
+    assert {name: part for name, part in report.metrics.items() if name.startswith("lost/")} == {
+        "lost/numbers/stale": 0.125,
+        "lost/numbers/stop": 0.25,
+    }
+    assert report.charts["lost/numbers/stop"] == 0.25
+
+
+def test_the_replay_ratio_is_frames_over_rows_that_could_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("srl.observe.totals.time.monotonic", lambda: now[0])
+    seen = totals()
+    for steps in (100.0, 300.0):
+        counts = {"optimizer_steps": steps, "frames": 64 * steps, "trained_steps": 8 * steps}
+        reading = {name: ["count" if name != "trained_steps" else "min", value] for name, value in counts.items()}
+        seen.take("adder/0", entry("adder/0", "in", reading=reading, at=now[0]))
+        report = seen.report()
+        now[0] += 2.0
+    assert (report.update_rate, report.frame_rate, report.train_rate, report.replay_ratio) == (100, 6400, 800, 8)
+    assert "100 updates/s, 6,400 frames/s, replay ratio 8" in screen(report)
