@@ -177,6 +177,9 @@ class _Layout:
                 updates_per_step=replay.updates_per_step,
                 alpha=replay.alpha,
                 beta=replay.beta,
+                history=replay.history,
+                data=replay.data,
+                share=replay.share,
             )
         joined = {f"{name}/{title}": stream for title, stream in feedback.items()}
         return {"samples": batches, "slabs": 0, "feedback": joined if replay.shards > 1 else feedback[kind]}

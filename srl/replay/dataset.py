@@ -11,10 +11,11 @@ D4RL and Minari are known too. The last row of an episode that did not terminate
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from srl.api.slab import Window
 from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.core.tree import Array, build, leaves
+from srl.replay.prioritised import Priorities
 from srl.replay.rings import ASKED, OF_SLABS, RingShape
 from srl.replay.store import Store
 
@@ -40,20 +42,18 @@ _ENDS = ("terminated", "truncated")
 
 def load_dataset(
     path: Path, record: Mapping[str, Any], *, window: Window, n_step: int = 1, gamma: float = 0.99, history: Sequence[str] = (),
-    actions: Callable[[Any], Any] = lambda tree: tree,
+    priorities: Priorities | None = None, actions: Callable[[Any], Any] = lambda tree: tree,
 ) -> Store:  # fmt: skip
     """All rows of a file, or of the files of a folder. `record`: of the slabs whose rows they are to be like.
 
     `actions`: from those of the env to recorded ones (`srl.api.actions.recorded_action`). Memories are zeros.
     """
-    files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
-    if not files or not files[0].is_file():
-        raise UserError(f"the data set {path} has no file that ends with .npz", code="E11")
+    files = _files(path)
     sizes = [high - low for file in files for low, high in _episodes(_read(file, ("reward", *_ENDS)))]
     shape = RingShape.of(record, columns=1, size=1 << 40, window=window, history=history)
     apart = shape.behind + 1 + shape.every
     size = sum(sizes) + apart * (len(sizes) + 2) + shape.window.rows + record["reward"].shape[0]
-    store = Store(record, columns=1, size=size, window=window, n_step=n_step, gamma=gamma, history=history)
+    store = Store(record, columns=1, size=size, window=window, n_step=n_step, gamma=gamma, priorities=priorities, history=history)
     for file in files:
         rows = _read(file)
         tree = build(
@@ -71,18 +71,39 @@ def load_dataset(
     return store
 
 
+def data_bytes(path: Path) -> int:
+    """About the memory that its rows take."""
+    sizes = 0
+    for file in _files(path):
+        with _reading(file), ZipFile(file) as archive:
+            sizes += sum(part.file_size for part in archive.infolist() if not part.filename.startswith("next_"))
+    return sizes
+
+
+def _files(path: Path) -> list[Path]:
+    files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
+    if not files or not files[0].is_file():
+        raise UserError(f"the data set {path} has no file that ends with .npz", code="E11")
+    return files
+
+
+@contextlib.contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, BadZipFile) as error:
+        raise UserError(f"the data set {file} cannot be read: {error}", code="E11") from error
+
+
 def _read(file: Path, names: Sequence[str] = ()) -> dict[str, Array]:
     """The arrays of one file by our names; the flags of ends are bool, and missing ones false."""
     rows: dict[str, Array] = {}
-    try:
-        with np.load(file, allow_pickle=False) as data:
-            for name in data.files:
-                first, *rest = name.split("/")
-                ours = "/".join((_ALIASES.get(first, first), *rest))
-                if not names or ours in names:
-                    rows[ours] = data[name]
-    except (OSError, ValueError, BadZipFile) as error:
-        raise UserError(f"the data set {file} cannot be read: {error}", code="E11") from error
+    with _reading(file), np.load(file, allow_pickle=False) as data:
+        for name in data.files:
+            first, *rest = name.split("/")
+            ours = "/".join((_ALIASES.get(first, first), *rest))
+            if not names or ours in names:
+                rows[ours] = data[name]
     if "reward" not in rows or not set(_ENDS) & set(rows):
         raise _bad(file, "reward, terminated and truncated", ", ".join(rows))
     for name in _ENDS:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from srl.api.actions import recorded_action
 from srl.core.errors import UserError
+from srl.core.files import usable_path
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import generator, word
@@ -15,7 +17,9 @@ from srl.core.spec import TreeSpec
 from srl.graph.placement import feeds, members
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived
+from srl.replay.dataset import data_bytes, load_dataset
 from srl.replay.limiter import Limiter
+from srl.replay.mixture import Mixture
 from srl.replay.prioritised import Priorities
 from srl.replay.store import Store, batch_record, store_bytes
 from srl.streams.peers import End
@@ -36,6 +40,9 @@ class ReplayArgs:
     ahead: int = option(64, "env steps that actors may be ahead of the updates", low=1)
     alpha: float = option(0.6, "with priorities: rows are drawn in proportion to priority ** alpha", low=0, high=1)
     beta: float = option(0.4, "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1)
+    history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames")
+    data: str | None = option(None, "a .npz file or a folder of them, that batches are drawn from too")
+    share: float = option(0.5, "with data: the part of every batch that is drawn from it", above=0, below=1)
 
 
 class ReplayWorker(Resumable, Worker):
@@ -61,6 +68,7 @@ class ReplayWorker(Resumable, Worker):
         record: Any = context.derived.streams[context.node.ports["source"]].record
         settings = _settings(args, context.node, context.graph, context.derived)
         self.store = Store(record, **settings)
+        self._batches = self._with_data(record, settings)
         steps, envs, self._agents = record["reward"].shape
         self._per_slab = envs * self._agents
         self._slab_steps = steps * envs
@@ -78,6 +86,15 @@ class ReplayWorker(Resumable, Worker):
         """Number of a group's first env -> number of the slab that may come next without a gap."""
         self._number = self._fed = 0
         self._draining = False
+
+    def _with_data(self, record: Any, settings: Mapping[str, Any]) -> Store | Mixture:
+        """What batches are drawn from: the store, or it and a data set of the same kind."""
+        args, info = self.args, self.context.derived.policies[self.args.policy]
+        if args.data is None:
+            return self.store
+        same = {key: value for key, value in settings.items() if key not in ("columns", "size")}
+        actions = recorded_action(info.spec.action, info.bounds)
+        return Mixture(self.store, load_dataset(usable_path(args.data), record, **same, actions=actions), args.share)
 
     @classmethod
     def about(cls, args: ReplayArgs) -> str:
@@ -122,8 +139,9 @@ class ReplayWorker(Resumable, Worker):
     def memory(cls, args: ReplayArgs, node: Node, graph: Graph, derived: Derived) -> int:
         record: Any = derived.streams[node.ports["source"]].record
         settings = _settings(args, node, graph, derived)
-        sizes = {key: settings[key] for key in ("columns", "size", "window")}
-        return node.count * store_bytes(record, **sizes, prioritised=settings["priorities"] is not None)
+        sizes = {key: settings[key] for key in ("columns", "size", "window", "history")}
+        own = store_bytes(record, **sizes, prioritised=settings["priorities"] is not None)
+        return node.count * (own + (0 if args.data is None else data_bytes(usable_path(args.data))))
 
     def poll(self) -> int:
         """Take rows in, draw what is owed and asked for, and let the actors go on as far as that allows."""
@@ -134,7 +152,7 @@ class ReplayWorker(Resumable, Worker):
         while not self._draining and self._may_draw and (batch := self._sink.alloc()) is not None:
             before = time.perf_counter()
             tree = cast("dict[str, Any]", batch.tree)
-            self.store.sample(self.args.batch, self._rng, tree)
+            self._batches.sample(self.args.batch, self._rng, tree)
             self._sink.put(batch)
             self.limiter.drawn += 1
             self.reading.time("sampling", time.perf_counter() - before)
@@ -166,7 +184,7 @@ class ReplayWorker(Resumable, Worker):
             return 0
         while (loan := end.get()) is not None:
             given = dict(cast("dict[str, Any]", loan.tree))
-            missing = self.store.give_back(given.pop("ids"), given)
+            missing = self._batches.give_back(given.pop("ids"), given)
             self.reading.count("replay/overwritten", missing)
             loan.release()
             done += 1
@@ -222,6 +240,7 @@ def _settings(args: ReplayArgs, node: Node, graph: Graph, derived: Derived) -> d
         "n_step": info.replay.n_step,
         "gamma": info.replay.gamma,
         "priorities": Priorities(alpha=args.alpha, beta=args.beta) if info.replay.prioritised else None,
+        "history": args.history,
     }
 
 

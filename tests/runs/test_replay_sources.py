@@ -1,0 +1,59 @@
+"""Rows that a replay keeps in another way or takes from elsewhere: frame stacks and data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import srl
+from tests.errors import raises
+
+HERE = Path(__file__).parent
+FAKE: dict[str, Any] = {
+    "env": {"use": "fake", "length": [3, 9], "end": "random", "box": 2},
+    "algorithm": {"use": f"{HERE / 'witness.py'}:Shares", "prioritised": True},
+    "policy": {"hidden": [16]},
+}
+SMALL = {"size": 400, "batch": 32, "warmup": 50}
+
+
+def rows_of_env_99(count: int) -> dict[str, Any]:
+    """One episode of a fake env that is in no run."""
+    rng = np.random.default_rng(0)
+    action = rng.uniform(-1, 1, (count, 2)).astype(np.float32)
+    obs = np.zeros((count + 1, 8), np.float32)
+    obs[:, 0] = 99
+    obs[:, 2] = np.arange(count + 1)
+    obs[1:, 4] = action.sum(1)
+    return {"obs": obs, "action": action, "reward": np.zeros(count), "terminated": np.arange(count) == count - 1}
+
+
+def test_a_part_of_every_batch_is_drawn_from_a_data_set(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", **rows_of_env_99(100))
+    with srl.build(replay={**SMALL, "data": str(tmp_path), "share": 0.25}, **FAKE) as session:
+        for _ in range(20):
+            session.step()
+            assert session.algorithm.given == 8
+
+
+def test_a_data_set_that_does_not_fit_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    rows = rows_of_env_99(100)
+    np.savez(tmp_path / "rows.npz", **{**rows, "obs": rows["obs"][:, :5]})
+    with raises("E11", match="rows.npz"), srl.build(replay={**SMALL, "data": str(tmp_path)}, **FAKE) as session:
+        session.step()
+
+
+@pytest.mark.parametrize("padding", ["reset", "zero"])
+def test_stacks_that_are_kept_as_single_frames_are_whole_when_they_are_drawn(padding: str) -> None:
+    """The algorithm checks the physics from frame to frame."""
+    with srl.build(
+        env={"use": f"{HERE / 'stacked.py'}:make", "padding_type": padding},
+        algorithm={"use": f"{HERE / 'stacked.py'}:Stacks"},
+        replay={**SMALL, "size": 300, "history": ["obs"]},
+    ) as session:
+        session.step(400)
+        assert session.workers["replay/0"].store.inserted > 400
+        assert session.algorithm.begins > 400
