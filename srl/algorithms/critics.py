@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ class Critics(nn.Module):
     def forward(self, vector: Tensor, action: Tensor, *, only: int | None = None) -> Tensor:
         """What an actor climbs: gradients reach the action, never the critics. `only`: of so many."""
         self.net.eval()
-        value: Tensor = self.net(torch.cat((vector, action), -1), frozen=True, only=only)[..., 0]
+        value: Tensor = self.net(torch.cat((vector, action), -1), frozen=True, only=only).squeeze(-1)
         self.net.train()
         return value
 
@@ -60,8 +60,8 @@ class Critics(nn.Module):
             values = self.net(torch.stack((now, after)))[..., 0]
             return values[:, 0], values[:, 1].detach()
         with torch.no_grad():
-            values = (self.net if self.target is None else self.target)(after)[..., 0]
-        return self.net(now)[..., 0], values
+            values = (self.net if self.target is None else self.target)(after).squeeze(-1)
+        return self.net(now).squeeze(-1), values
 
     def follow(self) -> None:
         """Move the target networks."""
@@ -71,12 +71,26 @@ class Critics(nn.Module):
 
 def least(values: Tensor) -> Tensor:
     """The smallest of the critics, `[count, ...]` -> `[...]`."""
-    if len(values) == 2:
-        return torch.minimum(values[0], values[1])
-    return values.amin(0)
+    return values.min(0).values
 
 
 def squared_error(batch: Batch, values: Tensor, target: Tensor) -> Tensor:
     """Half the mean squared error, summed over the critics `[count, B]`; rows of a prioritised replay have weights."""
-    error = (values - target).square().sum(0) * (0.5 * batch.weight)
-    return batch.mean(error[None])
+    error: Tensor = _HalfSquares.apply(values, target)  # type: ignore[no-untyped-call]
+    return batch.mean((error * batch.weight)[None])
+
+
+class _HalfSquares(torch.autograd.Function):
+    """`0.5 * (values - target) ** 2`, summed over the critics."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, target: Tensor) -> Tensor:
+        error = values - target
+        ctx.save_for_backward(error)
+        return (error * error).sum(0).mul_(0.5)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (error,) = ctx.saved_tensors
+        return error * grad, None

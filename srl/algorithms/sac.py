@@ -73,7 +73,7 @@ class SAC(Algorithm):
     def critic_loss(self, batch: Batch, vector: Tensor, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Against `r + gamma (min Q'(s', a') - alpha log pi(a'|s'))` with `a'` of the present policy."""
         with torch.no_grad():
-            action, log_prob = self.policy.dist(self.policy.gaussian(vector[1])).draw(noise)
+            action, log_prob = self.policy.draw(vector[1], noise)
         values, beyond = self.critics.pair(vector, batch.action[0].flatten(1), action)
         target = batch.reward[0] + batch.discount[0] * (least(beyond) - self.temperature * log_prob)
         loss = squared_error(batch, values, target)
@@ -81,7 +81,7 @@ class SAC(Algorithm):
 
     def actor_loss(self, batch: Batch, vector: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """`alpha log pi(a|s) - min Q(s, a)`, and the entropy of the policy."""
-        action, log_prob = self.policy.dist(self.policy.gaussian(vector)).draw(noise)
+        action, log_prob = self.policy.draw(vector, noise)
         value = least(self.critics(vector, action))
         return batch.mean((self.temperature * log_prob - value)[None]), -batch.mean(log_prob.detach()[None])
 

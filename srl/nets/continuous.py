@@ -19,7 +19,7 @@ from srl.core.tree import leaves
 from srl.nets.ensemble import Ensemble
 from srl.nets.normalizer import Normalizer
 from srl.nets.numpy_continuous import LOG_STD, ContinuousConfig, deviations
-from srl.nets.tanh_normal import TanhNormal
+from srl.nets.tanh_normal import TanhNormal, squashed
 
 
 class Continuous(NeuralPolicy):
@@ -93,6 +93,10 @@ class SquashedGaussian(Continuous):
         """Mean and log deviation for vectors."""
         mean, log_std = self.head(vector).chunk(2, -1)
         return {"mean": mean, "log_std": log_std.clamp(*LOG_STD)}
+
+    def draw(self, vector: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """(actions `[..., size]`, their log-probabilities) for standard normal noise; gradients flow through both."""
+        return squashed(self.head(vector), noise, LOG_STD)
 
     def dist(self, heads: Heads, mask: Any = None) -> TanhNormal:
         return TanhNormal(heads["mean"], heads["log_std"], self.shape)

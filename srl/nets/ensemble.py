@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from srl.nets.mlp import GAIN, activate, linear
 from srl.nets.norms import BatchRenorm, LayerNorms
-from srl.nets.products import dense, mm, product, runs_in_numpy
+from srl.nets.products import dense, input_grad, product, runs_in_numpy, weight_grad
 from srl.nets.towers import unactivate_
 
 Norm: TypeAlias = Literal["no", "layer", "batch"]
+Tower: TypeAlias = list[tuple[Tensor, Tensor]]
+"""Weight and bias of every layer."""
 
 
 class Ensemble(nn.Module):
@@ -36,18 +38,32 @@ class Ensemble(nn.Module):
             nn.ModuleList(kind(count, size) for size in (sizes[:-1] if norm == "batch" else sizes[1:-1])) if kind else None
         )
         self.norm = norm
+        self._where = 0
+        self._flat: list[Tensor] = []
+        self._views: list[Tower] = []
 
     def forward(self, x: Tensor, *, frozen: bool = False, only: int | None = None) -> Tensor:
         """`[..., inputs]` -> `[count, ..., outputs]`. `frozen`: gradients reach `x` alone. `only`: the first so many towers."""
-        rows = x.reshape(-1, x.shape[-1])
-        params = [one for pair in zip(self.weights, self.biases, strict=True) for one in pair]
-        if frozen:
-            params = [one.detach() for one in params]
+        rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
         if self.norms is None and runs_in_numpy(rows):
-            out: Tensor = _Layers.apply(rows, self.activation, only or self.count, *params)  # type: ignore[no-untyped-call]
+            towers = self._towers()[:only]
+            if not torch.is_grad_enabled() or (frozen and not x.requires_grad):
+                out = _run(rows.contiguous(), towers, self.activation)[0]
+            else:
+                out = _Layers.apply(rows.contiguous(), towers, self.activation, *(() if frozen else self._flat))  # type: ignore[no-untyped-call]
         else:
+            params = [one.detach() if frozen else one for pair in zip(self.weights, self.biases, strict=True) for one in pair]
             out = self._layers(rows, params)[:only]
-        return out.view(len(out), *x.shape[:-1], out.shape[-1])
+        return out if x.ndim == 2 else out.view(len(out), *x.shape[:-1], out.shape[-1])
+
+    def _towers(self) -> list[Tower]:
+        """Weights and biases of every tower, as views that are made again when the parameters have moved."""
+        if not self._flat or self._flat[0].data_ptr() != self._where:
+            self._flat = [one for pair in zip(self.weights, self.biases, strict=True) for one in pair]
+            self._where = self._flat[0].data_ptr()
+            layers = [(weight.detach(), bias.detach()) for weight, bias in zip(self.weights, self.biases, strict=True)]
+            self._views = [[(weight[i], bias[i]) for weight, bias in layers] for i in range(self.count)]
+        return self._views
 
     def _layers(self, rows: Tensor, params: list[Tensor]) -> Tensor:
         """Layer by layer, `[count, rows, size]`."""
@@ -69,47 +85,45 @@ def _stacked(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
 
 
+def _run(x: Tensor, towers: list[Tower], activation: str) -> tuple[Tensor, list[list[Tensor]]]:
+    """The outputs `[count, N, outputs]`, and of every tower the inputs of its layers."""
+    out = x.new_empty((len(towers), x.shape[0], towers[0][-1][1].shape[0]))
+    kept: list[list[Tensor]] = []
+    for tower, into in zip(towers, out.unbind(0), strict=True):
+        values = [x]
+        for weight, bias in tower[:-1]:
+            values.append(dense(values[-1], weight, bias, activation))
+        weight, bias = tower[-1]
+        torch.addmm(bias, values[-1], weight.t(), out=into)
+        kept.append(values)
+    return out, kept
+
+
 class _Layers(torch.autograd.Function):
-    """All layers of all towers over the same rows, on CPU in float32."""
+    """All layers of all towers over the same rows, on CPU in float32. Without parameters they are frozen."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, activation: str, count: int, *params: Tensor) -> Tensor:
-        hidden = len(params) // 2 - 1
-        out = x.new_empty((count, len(x), params[-1].shape[-1]))
-        kept: list[list[Tensor]] = []
-        for tower in range(count):
-            values = [x]
-            for i in range(0, 2 * hidden, 2):
-                values.append(dense(values[-1], params[i][tower], params[i + 1][tower], activation))
-            weight, bias = params[-2][tower], params[-1][tower]
-            if len(weight) == 1:
-                torch.add(torch.mv(values[-1], weight[0])[:, None], bias, out=out[tower])
-            else:
-                torch.addmm(bias, values[-1], weight.t(), out=out[tower])
-            kept.append(values)
-        ctx.activation, ctx.kept = activation, kept
-        ctx.save_for_backward(*params)
+    def forward(ctx: Any, x: Tensor, towers: list[Tower], activation: str, *params: Tensor) -> Tensor:
+        out, ctx.kept = _run(x, towers, activation)
+        ctx.towers, ctx.activation, ctx.shapes = towers, activation, [one.shape for one in params]
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, given: Tensor) -> tuple[Any, ...]:
-        params: tuple[Tensor, ...] = ctx.saved_tensors
-        last = len(params) - 2
-        wanted, through_x = ctx.needs_input_grad[3], ctx.needs_input_grad[0]
-        grads = [torch.empty_like(one) for one in params] if wanted else []
+        through_x = ctx.needs_input_grad[0]
+        grads = [given.new_empty(shape) for shape in ctx.shapes]
+        each = list(zip(*(one.unbind(0) for one in grads), strict=True)) or [()] * len(ctx.towers)
         to_x: Tensor | None = None
-        for tower, values in enumerate(ctx.kept):
-            grad = given[tower]
-            for i in range(last, -1, -2):
-                weight, value = params[i][tower], values[i // 2]
-                if i < last:
-                    unactivate_(grad, values[i // 2 + 1], ctx.activation)
-                if wanted:
-                    mm(grad.t(), value, out=grads[i][tower])
-                    torch.sum(grad, 0, out=grads[i + 1][tower])
+        for tower, values, own, grad in zip(ctx.towers, ctx.kept, each, given.unbind(0), strict=True):
+            for i in range(len(tower) - 1, -1, -1):
+                if own:
+                    weight_grad(grad, values[i], own[2 * i])
+                    torch.sum(grad, 0, out=own[2 * i + 1])
                 if i or through_x:
-                    grad = grad * weight if len(weight) == 1 else mm(grad, weight)
+                    grad = input_grad(grad, tower[i][0])
+                if i:
+                    unactivate_(grad, values[i], ctx.activation)
             if through_x:
                 to_x = grad if to_x is None else to_x.add_(grad)
-        return (to_x, None, None, *(grads if wanted else [None] * len(params)))
+        return (to_x, None, None, *grads)

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 LARGE = 4_000_000
 """Products with at least this many multiply-adds go to oneDNN."""
+SEVERAL = 4
+"""Within a node of several layers, products a quarter as large do."""
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, half: bool = False) -> Tensor:
@@ -29,12 +31,31 @@ def with_bias(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
     """The activation of `x @ weight.T + bias` of matrices on CPU, in float32, without autograd."""
     if activation == "relu":
-        if is_for_onednn(x, 4 * x.numel() * weight.shape[0]):  # one pass less: worthwhile for smaller products too
-            out: Tensor = _LINEAR(_whole(x), _whole(weight), bias, "relu", [], "")
+        if is_for_onednn(x, SEVERAL * x.numel() * weight.shape[0]):
+            out: Tensor = _LINEAR(x, weight, bias, "relu", [], "")
             return out
-        return with_bias(x, weight, bias).relu_()
+        return torch.addmm(bias, x, weight.t()).relu_()
     out = with_bias(x, weight, bias)
     return out.tanh_() if activation == "tanh" else nn.functional.elu_(out)
+
+
+def weight_grad(grad: Tensor, x: Tensor, out: Tensor) -> None:
+    """`grad.T @ x` of contiguous matrices into `out`."""
+    if is_for_onednn(x, SEVERAL * x.numel() * grad.shape[1]):
+        thin = x.shape[1] < grad.shape[1]
+        out.copy_(_LINEAR(x.t(), grad.t(), None, "none", [], "").t() if thin else _LINEAR(grad.t(), x.t(), None, "none", [], ""))
+    else:
+        torch.mm(grad.t(), x, out=out)
+
+
+def input_grad(grad: Tensor, weight: Tensor) -> Tensor:
+    """`grad @ weight` of contiguous matrices."""
+    if len(weight) == 1:
+        return grad * weight
+    if is_for_onednn(grad, SEVERAL * grad.numel() * weight.shape[1]):
+        out: Tensor = _LINEAR(grad, weight.t(), None, "none", [], "")
+        return out
+    return torch.mm(grad, weight)
 
 
 def mm(one: Tensor, two: Tensor, *, half: bool = False, out: Tensor | None = None) -> Tensor:

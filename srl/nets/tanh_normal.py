@@ -24,8 +24,7 @@ class TanhNormal:
 
     def draw(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """(action `[..., k]`, its log-probability `[...]`) for standard normal noise; gradients flow through both."""
-        pair: tuple[Tensor, Tensor] = _Draw.apply(self.mean, self.log_std, noise)  # type: ignore[no-untyped-call]
-        return pair
+        return squashed(torch.cat((self.mean, self.log_std), -1), noise, (-math.inf, math.inf))
 
     def sample(self, rng: Rng) -> Tensor:
         noise = torch.from_numpy(rng.normal(self.mean.shape[-1])).to(self.mean.device).view(self.mean.shape)
@@ -53,6 +52,12 @@ class TanhNormal:
         return action.reshape(*action.shape[:-1], *self.shape)
 
 
+def squashed(head: Tensor, noise: Tensor, limits: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    """As `TanhNormal.draw`, from means and log deviations side by side `[..., 2 k]`; the latter are held within `limits`."""
+    pair: tuple[Tensor, Tensor] = _Draw.apply(head, noise, *limits)  # type: ignore[no-untyped-call]
+    return pair
+
+
 def _log_prob(before: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
     """Of `tanh(before)`: `log(1 - tanh(u)^2)` is `2 (log 2 - |u| - log(1 + exp(-2 |u|)))`."""
     size = before.abs()
@@ -65,17 +70,22 @@ class _Draw(torch.autograd.Function):
     """One node for thirty operations on few numbers."""
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, head: Tensor, noise: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
+        mean, raw = head.chunk(2, -1)
+        log_std = raw.clamp(low, high)
         spread = log_std.exp().mul_(noise)
         before = mean + spread
         action = torch.tanh(before)
-        ctx.save_for_backward(action, spread)
+        ctx.save_for_backward(action, spread, raw == log_std)
         return action, _log_prob(before, noise, log_std)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, to_action: Tensor, to_log_prob: Tensor) -> tuple[Tensor, Tensor, None]:
-        action, spread = ctx.saved_tensors
+    def backward(ctx: Any, to_action: Tensor, to_log_prob: Tensor) -> tuple[Tensor, None, None, None]:
+        action, spread, inside = ctx.saved_tensors
         chance = to_log_prob.unsqueeze(-1)
-        to_mean = torch.addcmul(to_action, action * action, to_action, value=-1.0).addcmul_(action, chance, value=2.0)
-        return to_mean, (to_mean * spread).sub_(chance), None
+        to_head = torch.cat((to_action, spread), -1)
+        to_mean, to_log_std = to_head.chunk(2, -1)
+        to_mean.addcmul_(action * action, to_action, value=-1.0).addcmul_(action, chance, value=2.0)
+        to_log_std.mul_(to_mean).sub_(chance).mul_(inside)
+        return to_head, None, None, None
