@@ -47,9 +47,7 @@ class Critics(nn.Module):
 
     def forward(self, vector: Tensor, action: Tensor, *, only: int | None = None) -> Tensor:
         """What an actor climbs: gradients reach the action, never the critics. `only`: of so many."""
-        self.net.eval()
         value: Tensor = self.net(torch.cat((vector, action), -1), frozen=True, only=only).squeeze(-1)
-        self.net.train()
         return value
 
     def pair(self, vector: Tensor, action: Tensor, beyond: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,6 +60,11 @@ class Critics(nn.Module):
         with torch.no_grad():
             values = (self.net if self.target is None else self.target)(after).squeeze(-1)
         return self.net(now).squeeze(-1), values
+
+    @property
+    def is_still(self) -> bool:
+        """True if a pass changes nothing, so that two may run together."""
+        return self.config.norm != "batch"
 
     def follow(self) -> None:
         """Move the target networks."""

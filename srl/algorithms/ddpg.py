@@ -50,13 +50,28 @@ class DDPG(Algorithm):
     def update(self, batch: Batch) -> Metrics:
         explore(self.policy, self.config, self.clock.progress)
         vector = self.policy.vector(batch.obs)  # [2, B, inputs]: rows i, and those behind the rewards
-        critic_loss, shown = self.critic_loss(batch, vector)
-        self.critic_adam.step(critic_loss)
-        actor_loss = self.actor_loss(batch, vector[0])
-        self.actor_adam.step(actor_loss)
+        values, actions = self.together(
+            lambda: self.learn_values(batch, vector),
+            lambda: self.learn_actions(batch, vector[0]),
+            at_once=self.critic.is_still,
+        )
+        self.critic_adam.apply()
+        self.actor_adam.apply()
         self.critic.follow()
         self.target.follow(self.config.critic.tau or 1.0)
-        return {**shown, "actor_loss": actor_loss.detach(), "lr": self.config.lr.at(self.clock.progress)}
+        return {**values, **actions, "lr": self.config.lr.at(self.clock.progress)}
+
+    def learn_values(self, batch: Batch, vector: Tensor) -> dict[str, Tensor]:
+        """The gradient of the critic."""
+        loss, shown = self.critic_loss(batch, vector)
+        self.critic_adam.backward(loss)
+        return shown
+
+    def learn_actions(self, batch: Batch, vector: Tensor) -> dict[str, Tensor]:
+        """The gradient of the actor, by a critic that has not moved yet."""
+        loss = self.actor_loss(batch, vector)
+        self.actor_adam.backward(loss)
+        return {"actor_loss": loss.detach()}
 
     def critic_loss(self, batch: Batch, vector: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Against `r + gamma Q'(s', pi'(s'))`."""

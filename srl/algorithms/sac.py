@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -59,16 +60,30 @@ class SAC(Algorithm):
         self.policy.random.zero_()  # from now on the policy acts
         vector = self.policy.vector(batch.obs)  # [2, B, inputs]: rows i, and those behind the rewards
         noise = torch.randn(2, *batch.lead[1:], self.policy.size, device=self.device)
-        critic_loss, shown = self.critic_loss(batch, vector, noise[1])
-        self.critic_adam.step(critic_loss)
+        parts: list[Callable[[], dict[str, Tensor]]] = [lambda: self.learn_values(batch, vector, noise[1])]
+        if acts := self.clock.updates % self.config.actor_every == 0:
+            parts.append(lambda: self.learn_actions(batch, vector[0], noise[0]))
+        shown = self.together(*parts, at_once=self.critics.is_still)
+        self.critic_adam.apply()
         self.critics.follow()
-        if self.clock.updates % self.config.actor_every == 0:
-            actor_loss, entropy = self.actor_loss(batch, vector[0], noise[0])
-            self.actor_adam.step(actor_loss)
+        if acts:
+            self.actor_adam.apply()
             if self.config.temperature is None:
-                self.temperature_adam.step(self.temperature_loss(entropy))
-            shown |= {"actor_loss": actor_loss.detach(), "entropy": entropy, "temperature": self.temperature}
-        return {**shown, "lr": self.config.lr.at(self.clock.progress)}
+                self.temperature_adam.step(self.temperature_loss(shown[1]["entropy"]))
+        metrics = {name: value for one in shown for name, value in one.items()}
+        return {**metrics, "temperature": self.temperature, "lr": self.config.lr.at(self.clock.progress)}
+
+    def learn_values(self, batch: Batch, vector: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """The gradient of the critics."""
+        loss, shown = self.critic_loss(batch, vector, noise)
+        self.critic_adam.backward(loss)
+        return shown
+
+    def learn_actions(self, batch: Batch, vector: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """The gradient of the actor, by critics that have not moved yet."""
+        loss, entropy = self.actor_loss(batch, vector, noise)
+        self.actor_adam.backward(loss)
+        return {"actor_loss": loss.detach(), "entropy": entropy}
 
     def critic_loss(self, batch: Batch, vector: Tensor, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Against `r + gamma (min Q'(s', a') - alpha log pi(a'|s'))` with `a'` of the present policy."""

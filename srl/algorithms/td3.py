@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -55,15 +56,28 @@ class TD3(Algorithm):
         explore(self.policy, self.config, self.clock.progress)
         vector = self.policy.vector(batch.obs)  # [2, B, inputs]: rows i, and those behind the rewards
         noise = torch.randn(*batch.lead[1:], self.policy.size, device=self.device)
-        critic_loss, shown = self.critic_loss(batch, vector, noise)
-        self.critic_adam.step(critic_loss)
-        if self.clock.updates % self.config.actor_every == 0:
-            actor_loss = self.actor_loss(batch, vector[0])
-            self.actor_adam.step(actor_loss)
+        parts: list[Callable[[], dict[str, Tensor]]] = [lambda: self.learn_values(batch, vector, noise)]
+        if acts := self.clock.updates % self.config.actor_every == 0:
+            parts.append(lambda: self.learn_actions(batch, vector[0]))
+        shown = self.together(*parts, at_once=self.critics.is_still)
+        self.critic_adam.apply()
+        if acts:
+            self.actor_adam.apply()
             self.critics.follow()
             self.target.follow(self.config.critic.tau or 1.0)
-            shown["actor_loss"] = actor_loss.detach()
-        return {**shown, "lr": self.config.lr.at(self.clock.progress)}
+        return {**{name: value for one in shown for name, value in one.items()}, "lr": self.config.lr.at(self.clock.progress)}
+
+    def learn_values(self, batch: Batch, vector: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """The gradient of the critics."""
+        loss, shown = self.critic_loss(batch, vector, noise)
+        self.critic_adam.backward(loss)
+        return shown
+
+    def learn_actions(self, batch: Batch, vector: Tensor) -> dict[str, Tensor]:
+        """The gradient of the actor, by critics that have not moved yet."""
+        loss = self.actor_loss(batch, vector)
+        self.actor_adam.backward(loss)
+        return {"actor_loss": loss.detach()}
 
     def critic_loss(self, batch: Batch, vector: Tensor, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Against `r + gamma min Q'(s', pi'(s') + clipped noise)`."""

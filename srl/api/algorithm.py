@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ __all__ = [
 
 Metrics: TypeAlias = "Mapping[str, float | Tensor]"
 """Numbers of one update; tensors stay on the device until a report is due."""
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,14 @@ class Optimizer(Protocol):
         """Backward, sum over ranks, clip, schedule, step."""
         ...
 
+    def backward(self, loss: Tensor) -> None:
+        """The first half of `step`, for parts that run together."""
+        ...
+
+    def apply(self) -> None:
+        """The second half."""
+        ...
+
 
 class Algorithm(nn.Module, ABC):
     """`setup` and `update` are enough.
@@ -78,7 +87,7 @@ class Algorithm(nn.Module, ABC):
 
     def __init__(
         self, *, config: Any, policy: NeuralPolicy, spec: PolicySpec, clock: Clock, device: torch.device,
-        make_optimizer: Callable[..., Optimizer],
+        make_optimizer: Callable[..., Optimizer], together: Callable[[Sequence[Callable[[], Any]]], list[Any]] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.config = config
@@ -87,6 +96,7 @@ class Algorithm(nn.Module, ABC):
         self.clock = clock
         self.device = device
         self._make_optimizer = make_optimizer
+        self._together = together or _in_turn
 
     @classmethod
     def needs(cls, config: Any, spec: PolicySpec) -> Needs:
@@ -114,6 +124,11 @@ class Algorithm(nn.Module, ABC):
         """
         return self._make_optimizer(modules, lr=lr, clip=clip, kind=kind, **settings)
 
+    def together(self, *parts: Callable[[], _R], at_once: bool = True) -> list[_R]:
+        """What the parts return. They run at the same time if the trainer has threads for them (`workers.trainer.threads`): none
+        may change what another one reads, or draw random numbers. Without `at_once` they run one after the other."""
+        return (self._together if at_once else _in_turn)(parts)
+
     def published(self) -> nn.Module:
         """The module whose parameters and buffers travel to the policies."""
         return self.policy
@@ -124,6 +139,10 @@ class Algorithm(nn.Module, ABC):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, _registered(value))
+
+
+def _in_turn(parts: Sequence[Callable[[], Any]]) -> list[Any]:
+    return [part() for part in parts]
 
 
 def _registered(value: Any) -> Any:

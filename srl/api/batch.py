@@ -102,6 +102,8 @@ class Batch:
     """Rows that minibatches were made of, once for each pass."""
     detach_at: Tensor | None = None
     """`[T, B]`: no gradient flows from the memory before this row to the rows that it comes from; None: it flows everywhere."""
+    _is_drawn = False
+    """These are single transitions of a replay, of which all are valid."""
 
     if TYPE_CHECKING:
 
@@ -114,6 +116,7 @@ class Batch:
         for name, tree in rows.items():
             setattr(self, name, tree)
         self._names = list(rows)
+        self._is_drawn = "ids" in rows and len(rows["valid"]) == 1
 
     @classmethod
     def of(cls, **rows: Any) -> Batch:
@@ -142,6 +145,8 @@ class Batch:
 
     def mean(self, x: Tensor, where: Tensor | None = None) -> Tensor:
         """The mean over the valid rows (of them, those in `where`) of all ranks; the gradient is that of the own rows."""
+        if self._is_drawn and where is None and self.origin.ranks is None:
+            return x.mean()
         rows, share, _ = self._rows(where)
         own = torch.where(rows, x, 0.0).sum() * share
         total: Tensor = own if self.origin.ranks is None else _Total.apply(own, self.origin.ranks)  # type: ignore[no-untyped-call]

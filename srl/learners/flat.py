@@ -51,6 +51,7 @@ class FlatOptimizer(ABC):
         self.clip = clip
         self.eps, self.weight_decay = eps, weight_decay
         self.norm = torch.zeros(())
+        self._loss = torch.zeros(())
         self._clock = clock
         self._taken = 0
         self._ranks = ranks
@@ -80,15 +81,21 @@ class FlatOptimizer(ABC):
 
     def step(self, loss: Tensor) -> None:
         """Backward, sum over ranks, clip, step."""
+        self.backward(loss)
+        self.apply()
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute the gradient."""
         for grad in self.grads:
             grad.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         self._collect()
-        self._advance(loss)
+        self._loss = loss.detach()
 
     @torch.no_grad()
-    def _advance(self, loss: Tensor) -> None:
+    def apply(self) -> None:
         """Step with the gradient that is there. RunError if it is not finite: nothing is changed then."""
+        loss = self._loss
         if self._ranks is not None:
             for grad in self.grads:
                 self._ranks.total(grad)

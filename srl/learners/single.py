@@ -19,6 +19,7 @@ from srl.learners.base import Groups, Task
 from srl.learners.flat import KINDS, FlatOptimizer
 from srl.learners.intake import Intake
 from srl.learners.saved import Saved
+from srl.learners.together import Together
 
 RNG = "torch_rng"
 
@@ -37,6 +38,7 @@ class SingleLearner:
         self.device = torch.device(task.device)
         self.clock = Clock()
         self._optimizers: list[FlatOptimizer] = []
+        self._together = Together(task.threads)
         torch.manual_seed(int(generator(task.seed, "init").integers(2**63)))
         self.policy = task.policy(task.policy_config, task.spec).to(self.device)
         if task.weights is not None:
@@ -45,7 +47,7 @@ class SingleLearner:
             self.policy.load({**own, **task.weights}, 0)
         self.algorithm = task.algorithm(
             config=task.config, policy=self.policy, spec=task.spec, clock=self.clock, device=self.device,
-            make_optimizer=self._make_optimizer,
+            make_optimizer=self._make_optimizer, together=self._together if ranks is None else None,
         )  # fmt: skip
         self.algorithm.setup()
         self._saved = Saved(self.algorithm)
@@ -123,7 +125,8 @@ class SingleLearner:
         self.clock.progress = float(state["clock"]["progress"])
 
     def close(self) -> None:
-        """Nothing is held beyond memory."""
+        """End the threads."""
+        self._together.close()
 
     def _make_optimizer(self, modules: tuple[nn.Module | Tensor, ...], *, kind: str, **settings: Any) -> Optimizer:
         """Over the parameters of the modules, each once."""

@@ -38,43 +38,43 @@ class Ensemble(nn.Module):
             nn.ModuleList(kind(count, size) for size in (sizes[:-1] if norm == "batch" else sizes[1:-1])) if kind else None
         )
         self.norm = norm
-        self._where = 0
-        self._flat: list[Tensor] = []
-        self._views: list[Tower] = []
+        self._cache: tuple[int, list[Tensor], list[Tower]] | None = None
 
     def forward(self, x: Tensor, *, frozen: bool = False, only: int | None = None) -> Tensor:
         """`[..., inputs]` -> `[count, ..., outputs]`. `frozen`: gradients reach `x` alone. `only`: the first so many towers."""
         rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
         if self.norms is None and runs_in_numpy(rows):
-            towers = self._towers()[:only]
+            _, flat, towers = self._known()
+            towers = towers[:only]
             if not torch.is_grad_enabled() or (frozen and not x.requires_grad):
                 out = _run(rows.contiguous(), towers, self.activation)[0]
             else:
-                out = _Layers.apply(rows.contiguous(), towers, self.activation, *(() if frozen else self._flat))  # type: ignore[no-untyped-call]
+                out = _Layers.apply(rows.contiguous(), towers, self.activation, *(() if frozen else flat))  # type: ignore[no-untyped-call]
         else:
             params = [one.detach() if frozen else one for pair in zip(self.weights, self.biases, strict=True) for one in pair]
-            out = self._layers(rows, params)[:only]
+            out = self._layers(rows, params, frozen)[:only]
         return out if x.ndim == 2 else out.view(len(out), *x.shape[:-1], out.shape[-1])
 
-    def _towers(self) -> list[Tower]:
-        """Weights and biases of every tower, as views that are made again when the parameters have moved."""
-        if not self._flat or self._flat[0].data_ptr() != self._where:
-            self._flat = [one for pair in zip(self.weights, self.biases, strict=True) for one in pair]
-            self._where = self._flat[0].data_ptr()
+    def _known(self) -> tuple[int, list[Tensor], list[Tower]]:
+        """Where the parameters are, all of them, and views of each tower's. Made again when they have moved."""
+        known = self._cache
+        if known is None or known[1][0].data_ptr() != known[0]:
+            flat = [one for pair in zip(self.weights, self.biases, strict=True) for one in pair]
             layers = [(weight.detach(), bias.detach()) for weight, bias in zip(self.weights, self.biases, strict=True)]
-            self._views = [[(weight[i], bias[i]) for weight, bias in layers] for i in range(self.count)]
-        return self._views
+            towers = [[(weight[i], bias[i]) for weight, bias in layers] for i in range(self.count)]
+            known = self._cache = (flat[0].data_ptr(), flat, towers)
+        return known
 
-    def _layers(self, rows: Tensor, params: list[Tensor]) -> Tensor:
+    def _layers(self, rows: Tensor, params: list[Tensor], frozen: bool) -> Tensor:
         """Layer by layer, `[count, rows, size]`."""
         x = rows.expand(self.count, *rows.shape)
         norms = list(self.norms) if self.norms is not None else []
         if self.norm == "batch":
-            x = norms.pop(0)(x)
+            x = norms.pop(0)(x, frozen)
         for i in range(0, len(params), 2):
             x = _stacked(x, params[i], params[i + 1])
             if i < len(params) - 2:
-                x = activate(norms.pop(0)(x) if norms else x, self.activation)
+                x = activate(norms.pop(0)(x, frozen) if norms else x, self.activation)
         return x
 
 

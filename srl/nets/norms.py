@@ -14,14 +14,15 @@ class LayerNorms(nn.Module):
         self.gain = nn.Parameter(torch.ones(count, 1, size))
         self.bias = nn.Parameter(torch.zeros(count, 1, size))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.addcmul(self.bias, nn.functional.layer_norm(x, x.shape[-1:]), self.gain)
+    def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
+        """`frozen`: gradients reach `x` alone."""
+        return _scaled(self, nn.functional.layer_norm(x, x.shape[-1:]), frozen)
 
 
 class BatchRenorm(nn.Module):
     """Batch renormalization (Ioffe 2017): by the statistics of the batch, corrected towards running ones.
 
-    In evaluation (`module.eval()`) it uses the running ones. The corrections begin after `warmup` batches.
+    A frozen pass uses the running ones. The corrections begin after `warmup` batches.
     """
 
     mean: Tensor
@@ -37,9 +38,10 @@ class BatchRenorm(nn.Module):
         self.register_buffer("deviation", torch.ones(count, 1, size))
         self.register_buffer("seen", torch.zeros(()))
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            return torch.addcmul(self.bias, (x - self.mean) / self.deviation, self.gain)
+    def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
+        """`frozen`: gradients reach `x` alone, and no statistics are taken."""
+        if frozen:
+            return _scaled(self, (x - self.mean) / self.deviation, frozen)
         mean = x.mean(1, keepdim=True)
         deviation = (x.var(1, keepdim=True, correction=0) + self.eps).sqrt()
         with torch.no_grad():
@@ -49,4 +51,10 @@ class BatchRenorm(nn.Module):
             self.mean.lerp_(mean, 1.0 - self.momentum)
             self.deviation.lerp_(deviation, 1.0 - self.momentum)
             self.seen += 1
-        return torch.addcmul(self.bias, torch.addcmul(shift, (x - mean) / deviation, scale), self.gain)
+        return _scaled(self, torch.addcmul(shift, (x - mean) / deviation, scale), frozen)
+
+
+def _scaled(norm: LayerNorms | BatchRenorm, x: Tensor, frozen: bool) -> Tensor:
+    if frozen:
+        return torch.addcmul(norm.bias.detach(), x, norm.gain.detach())
+    return torch.addcmul(norm.bias, x, norm.gain)

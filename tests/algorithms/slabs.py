@@ -34,6 +34,7 @@ def make(
     memory_every: int | None = None,
     obs: Any = None,
     weights: Any = None,
+    threads: int = 1,
 ) -> SingleLearner:
     """A learner for small batches."""
     spec = PolicySpec(obs=obs or Leaf((5,), "float32"), action=action or Discrete(3), mask=mask, agents=agents)
@@ -45,6 +46,7 @@ def make(
         spec=spec,
         seed=seed,
         weights=weights,
+        threads=threads,
         shape=SlabShape(steps=steps, envs=envs, agents=agents, memory_every=memory_every),
     )
     return SingleLearner(task)

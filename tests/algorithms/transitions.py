@@ -16,7 +16,7 @@ INPUTS, SIZE = 5, 2
 
 
 def learner(
-    algorithm: Any, *, rows: int = 12, policy: dict[str, Any] | None = None, seed: int = 0, **config: Any
+    algorithm: Any, *, rows: int = 12, policy: dict[str, Any] | None = None, seed: int = 0, threads: int = 1, **config: Any
 ) -> SingleLearner:
     """For small networks."""
     return make(
@@ -29,6 +29,7 @@ def learner(
         steps=1,
         envs=rows,
         seed=seed,
+        threads=threads,
     )
 
 
