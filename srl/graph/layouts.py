@@ -177,7 +177,7 @@ class _Layout:
                 updates_per_step=replay.updates_per_step,
                 alpha=replay.alpha,
                 beta=replay.beta,
-                history=replay.history,
+                history=list(replay.history),
                 data=replay.data,
                 share=replay.share,
             )
