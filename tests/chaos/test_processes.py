@@ -160,7 +160,8 @@ def test_a_user_error_in_a_worker_is_the_runs_user_error(mode: str, when: str, t
     assert result.format() == "error[E00]: the counter cannot count\n  try: another counter"
 
 
-def test_alive_is_not_progressing(tmp_path: Path) -> None:
+def test_alive_is_not_progressing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srl.control.controller.GRACE", 0.5)
     _, result, _ = run(graph(count={"die": "hang"}), tmp_path, stall=1.5)
     assert result.exit_code == 4
     assert "no progress for 1.5 seconds" in result.format()

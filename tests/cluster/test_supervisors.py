@@ -109,7 +109,7 @@ def test_a_call_that_breaks_is_dialled_again_and_nothing_is_lost(tmp_path: Path)
 
 
 def test_workers_stop_and_save_when_the_controller_stays_away(tmp_path: Path) -> None:
-    with remote(lease=60.0, options=["--lease=0.5", "--patience=4"]) as (far, supervisor):
+    with remote(lease=60.0, options=["--lease=0.5", "--patience=2"]) as (far, supervisor):
         work = graph(via="zmq", stop={"seconds": 60})
         folder = RunFolder.create(tmp_path, "rig", 1)
         controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: far)

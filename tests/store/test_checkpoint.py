@@ -272,7 +272,7 @@ while True:
 def test_latest_is_whole_whenever_a_writing_process_is_killed(tmp_path: Path) -> None:
     chance = random.Random(5)
     last = 0
-    for _ in range(10):
+    for _ in range(5):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(last)], stdout=subprocess.PIPE)
         assert writer.stdout is not None
         reported = 0

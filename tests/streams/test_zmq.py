@@ -145,7 +145,7 @@ def test_no_slab_is_lost_or_comes_twice_when_the_link_is_cut_and_heals(rig: Rig,
             state["credited"] += 1
         return len(arrived) >= state["goal"]
 
-    for _ in range(3):
+    for _ in range(2):
         state["goal"] = len(arrived) + 60
         rig.until(sweep)
         proxy.cut()
@@ -159,7 +159,7 @@ def test_no_slab_is_lost_or_comes_twice_when_the_link_is_cut_and_heals(rig: Rig,
     assert arrived == list(range(len(arrived)))
     assert producer.counts.put - consumer.counts.taken <= 6
     assert consumer.counts.dropped.get("hostile", 0) == 0
-    assert consumer.transport.disconnects >= 3  # type: ignore[attr-defined]
+    assert consumer.transport.disconnects >= 2  # type: ignore[attr-defined]
 
 
 def test_questions_and_versions_survive_a_cut(rig: Rig, proxies: list[Proxy]) -> None:
