@@ -34,15 +34,17 @@ class Uniform:
     def restore(self, saved: Mapping[str, Array]) -> None:
         """The rings have been restored."""
         self._all = 0
-        for column, head in enumerate(self._rings.heads.tolist()):
-            self.changed(slice(column, column + 1), 0, head + 1 if self._rings.started[column] else 0)
+        self._used[...] = 0
+        for column in np.flatnonzero(self._rings.started).tolist():
+            self.changed(slice(column, column + 1), 0, 0)
 
     def changed(self, columns: slice, low: int, high: int) -> None:
         """Windows of these columns have come or gone."""
         if self._all == self._size:
             return
         shape = self._rings.shape
-        self._used[columns] = min(-(-high // shape.every), shape.starts)
+        head = int(self._rings.heads[columns.start])
+        self._used[columns] = min(head // shape.every + 1, shape.starts)
         self._first_unused = np.cumsum(self._used)
         self._shift = np.arange(shape.columns) * shape.starts - (self._first_unused - self._used)
         self._all = int(self._first_unused[-1])

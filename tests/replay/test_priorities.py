@@ -17,12 +17,12 @@ RNG = np.random.default_rng
 
 
 class Filled:
-    """A store of 3 envs, and the episodes that fill it."""
+    """A store of a few envs, and the episodes that fill it."""
 
-    def __init__(self, *, size, slabs, window=SINGLE, every=None, alpha=1.0, beta=1.0):
-        record = slab_record(4, 3, 1, every=every)
+    def __init__(self, *, size, slabs, envs=3, window=SINGLE, every=None, alpha=1.0, beta=1.0):
+        record = slab_record(4, envs, 1, every=every)
         self.source = Episodes(record, RNG(0), 0, every=every, ends=0.1)
-        self.store = Store(record, columns=3, size=size, window=window, priorities=Priorities(alpha=alpha, beta=beta))
+        self.store = Store(record, columns=envs, size=size, window=window, priorities=Priorities(alpha=alpha, beta=beta))
         self.record, self.window = record, window
         self.insert(slabs)
 
@@ -80,8 +80,9 @@ def test_new_rows_have_the_highest_priority_so_far():
 
 
 @pytest.mark.parametrize("slabs", [1, 3, 8, 40])
-def test_what_is_given_back_for_overwritten_rows_is_left_out_and_counted(slabs):
-    filled = Filled(size=60, slabs=20)
+@pytest.mark.parametrize("envs", [1, 3])
+def test_what_is_given_back_for_overwritten_rows_is_left_out_and_counted(slabs, envs):
+    filled = Filled(size=20 * envs, slabs=20, envs=envs)
     before = filled.all()
     filled.insert(slabs)
     after = filled.all()

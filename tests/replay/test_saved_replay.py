@@ -66,6 +66,17 @@ def test_a_restored_store_draws_and_takes_in_the_same(kind, slabs, tmp_path):
             assert (leaf == other[name]).all(), name
 
 
+def test_a_restored_store_knows_how_stacks_begin():
+    record, _, make = made("frames")
+    first, source = make(), Episodes(record, np.random.default_rng(0), 0, again=False)
+    for index in range(8):
+        first.insert(source.slab(), 0, index > 0)
+    second = make()
+    second.restore(first.state())
+    drawn = [draw(store, record, KINDS["frames"][0], np.random.default_rng(2))["obs/stack"] for store in (first, second)]
+    assert (drawn[0] == drawn[1]).all() and (drawn[0][..., 0, :] == 0).any()
+
+
 def test_a_state_is_views_of_the_places_in_use():
     record, _, make = made("uniform", 10_000)
     store = make()

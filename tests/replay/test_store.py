@@ -167,9 +167,10 @@ def test_a_batch_record_is_what_sample_fills():
     assert spec["discount"].shape == (1, 8, 1)
 
 
-def test_every_transition_is_drawn_about_equally_often():
+@pytest.mark.parametrize(("size", "slabs"), [(120, 30), (2000, 7), (60, 4)], ids=["full", "unequal", "one full"])
+def test_every_transition_is_drawn_about_equally_often(size, slabs):
     record = slab_record(5, 2, 1)
-    store, slow = filled(record, 2, size=120, slabs=30, seed=3)
+    store, slow = filled(record, 2, size=size, slabs=slabs, seed=3)
     starts = slow.starts()
     out = zeros(batch_record(record, 1000, SINGLE))
     counts: dict[float, int] = dict.fromkeys(starts, 0)
