@@ -32,7 +32,7 @@ class ActorCritic(NeuralPolicy):
     def __init__(self, config: ActorCriticConfig, spec: PolicySpec) -> None:
         super().__init__(config, spec)
         self.reads = ("obs", "mask") if spec.mask else ("obs",)
-        self.vectors = [path for path, leaf in leaves(spec.obs) if not is_picture(leaf)]
+        self.vectors = {path: leaf.shape for path, leaf in leaves(spec.obs) if not is_picture(leaf)}
         self.pictures = [path for path, leaf in leaves(spec.obs) if is_picture(leaf)]
         sizes = {path: math.prod(leaf.shape) for path, leaf in leaves(spec.obs)}
         inputs = sum(sizes[path] for path in self.vectors)
@@ -54,7 +54,7 @@ class ActorCritic(NeuralPolicy):
 
     def unroll(self, batch: Batch) -> Heads:
         logits, value = self._forward(batch.obs) if self._compiled is None else self._compiled(batch.obs)
-        heads: Heads = {"logits": logits, "value": value.squeeze(-1)}
+        heads: Heads = {"logits": logits, "value": value}
         if self.log_std is not None:
             heads["log_std"] = self.log_std
         return heads
@@ -87,14 +87,16 @@ class ActorCritic(NeuralPolicy):
     def _layers(self, features: Tensor) -> tuple[Tensor, Tensor]:
         acting = self.actor(features)
         judging = acting if self.critic is None else self.critic(features)
-        return self.logits(acting), self.value(judging)
+        return self.logits(acting), self.value(judging).squeeze(-1)
 
     def _vector(self, obs: Any) -> Tensor:
         parts = []
-        for path in self.vectors:
-            leaf, row = _leaf(obs, path), _leaf(self.spec.obs, path).shape
-            flat = leaf.reshape(*leaf.shape[: leaf.ndim - len(row)], math.prod(row)).float()
-            parts.append(flat * SCALE if leaf.dtype == torch.uint8 else flat)
+        for path, row in self.vectors.items():
+            leaf = _leaf(obs, path)
+            if leaf.dtype != torch.float32 or len(row) != 1:
+                scale = SCALE if leaf.dtype == torch.uint8 else 1.0
+                leaf = leaf.reshape(*leaf.shape[: leaf.ndim - len(row)], math.prod(row)).float() * scale
+            parts.append(leaf)
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from srl.api.flat import Block
+from srl.api.value_head import ValueHead
 from srl.core.tree import Array
 from srl.nets.mlp import Mlp
 from srl.nets.products import LARGE, mm, with_bias
@@ -28,14 +30,16 @@ class Towers:
     """Bodies with their heads, read as one list of parameters; not a module, since it owns none of them."""
 
     def __init__(self, *towers: tuple[Mlp, Sequence[nn.Linear]]) -> None:
-        self._activation = towers[0][0].activation
-        self._shape: Shape = tuple((len(body.layers), len(heads)) for body, heads in towers)
+        self.activation = towers[0][0].activation
+        self.shape: Shape = tuple((len(body.layers), len(heads)) for body, heads in towers)
         layers: list[Any] = [layer for body, heads in towers for layer in (*body.layers, *heads)]
-        self._params = [one for layer in layers for one in (layer.weight, layer.bias)]
+        self.values = [isinstance(head, ValueHead) for _, heads in towers for head in heads]
+        """Which heads are values: one number each, without an axis of its own."""
+        self.block = Block([one for layer in layers for one in (layer.weight, layer.bias)])
 
     def __call__(self, x: Tensor) -> list[Tensor]:
-        """The outputs of every head of every tower over features `[..., inputs]`; of a tower without heads its last layer."""
-        outs: list[Tensor] = _Towers.apply(x, self._activation, self._shape, *self._params)  # type: ignore[no-untyped-call]
+        """The heads of every tower over features `[..., inputs]`: values `[...]`, others `[..., n]`; or its last layer."""
+        outs: list[Tensor] = _Towers.apply(x, self, *self.block.leaves())  # type: ignore[no-untyped-call]
         return outs
 
 
@@ -65,49 +69,55 @@ _tanh_back: Any = torch.ops.aten.tanh_backward.grad_input
 
 class _Towers(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, activation: str, shape: Shape, *params: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, x: Tensor, towers: Towers, *leaves: Tensor) -> tuple[Tensor, ...]:
+        params = towers.block.arrays(leaves)
+        lead = x.shape[:-1]
         rows = x.reshape(-1, x.shape[-1]).numpy()
         outs: list[Tensor] = []
         kept: list[list[Array]] = []
         at = 0
-        for layers, heads in shape:
+        for layers, heads in towers.shape:
             values = [rows]
             for i in range(at, at + 2 * layers, 2):
-                values.append(activate_(_layer(values[-1], params[i], params[i + 1]), activation))
+                values.append(activate_(_layer(values[-1], params[i], params[i + 1]), towers.activation))
             at += 2 * layers
             for i in range(at, at + 2 * heads, 2):
-                out = np.matmul(params[i].numpy(), values[-1].T)
-                out += params[i + 1].numpy()[:, None]
-                outs.append(torch.from_numpy(out.T.reshape(*x.shape[:-1], len(out))))
+                out = np.matmul(params[i], values[-1].T)
+                out += params[i + 1][:, None]
+                outs.append(torch.from_numpy(out.reshape(lead) if towers.values[len(outs)] else out.T.reshape(*lead, len(out))))
             at += 2 * heads
             if not heads:
-                outs.append(torch.from_numpy(values[-1]).view(*x.shape[:-1], values[-1].shape[1]))
+                outs.append(torch.from_numpy(values[-1]).view(*lead, values[-1].shape[1]))
             kept.append(values)
         ctx.set_materialize_grads(False)
-        ctx.activation, ctx.towers, ctx.kept, ctx.lead = activation, shape, kept, x.shape
-        ctx.save_for_backward(*params)
+        ctx.towers, ctx.kept, ctx.lead = towers, kept, x.shape
+        ctx.save_for_backward(*leaves)
         return tuple(outs)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
-        params: tuple[Tensor, ...] = ctx.saved_tensors
+        towers: Towers = ctx.towers
+        leaves = ctx.saved_tensors
+        params = towers.block.arrays(leaves)
+        slots, flat = towers.block.slots(leaves)
         grads: list[Array | None] = [None] * len(params)
         rows = len(ctx.kept[0][0])
         ones: Array = np.ones(rows, np.float32)
         through_x = ctx.needs_input_grad[0]
         to_x: Array | None = None
         i, head = len(params), len(given)
-        for (layers, heads), values in zip(reversed(ctx.towers), reversed(ctx.kept), strict=True):  # the last is in the cache
+        for (layers, heads), values in zip(reversed(towers.shape), reversed(ctx.kept), strict=True):  # the last is in the cache
             grad: Array | None = None
             for out in reversed(given[head - heads : head] if heads else ()):
                 i -= 2
                 if out is None:
                     continue
-                outs = out.numpy().reshape(rows, out.shape[-1]).T
-                grads[i], grads[i + 1] = np.matmul(outs, values[-1]), np.matmul(outs, ones)
+                outs = out.numpy().reshape(rows, len(params[i])).T
+                grads[i] = np.matmul(outs, values[-1], out=slots[i])
+                grads[i + 1] = np.matmul(outs, ones, out=slots[i + 1])
                 if layers or through_x:
-                    grad = _from_head(outs, params[i].numpy(), grad)
+                    grad = _from_head(outs, params[i], grad)
             if not heads and (out := given[head - 1]) is not None:
                 grad = np.array(out.numpy()).reshape(rows, out.shape[-1])  # a copy: it is overwritten below
             head -= max(heads, 1)
@@ -115,45 +125,51 @@ class _Towers(torch.autograd.Function):
                 i -= 2
                 if grad is None:
                     continue
-                unactivate_(torch.from_numpy(grad), torch.from_numpy(values[depth]), ctx.activation)
-                grads[i], grads[i + 1] = _weight_grad(grad, values[depth - 1]), np.matmul(ones, grad)
+                unactivate_(torch.from_numpy(grad), torch.from_numpy(values[depth]), towers.activation)
+                grads[i] = _weight_grad(grad, values[depth - 1], slots[i])
+                grads[i + 1] = np.matmul(ones, grad, out=slots[i + 1])
                 grad = _input_grad(grad, params[i]) if depth > 1 or through_x else None
             if grad is not None and through_x:
                 to_x = grad if to_x is None else np.add(to_x, grad, out=to_x)
         back = None if to_x is None else torch.from_numpy(to_x).view(ctx.lead)
-        return (back, None, None, *(None if one is None else torch.from_numpy(one) for one in grads))
+        if flat is not None:
+            return back, None, flat
+        return (back, None, *(None if one is None else torch.from_numpy(one) for one in grads))
 
 
-def _layer(x: Array, weight: Tensor, bias: Tensor) -> Array:
+def _layer(x: Array, weight: Array, bias: Array) -> Array:
     """`x @ weight.T + bias`."""
-    if len(x) * weight.numel() >= LARGE:
-        return _array(with_bias(torch.from_numpy(x), weight, bias))
-    out: Array = np.matmul(x, weight.numpy().T)
-    torch.from_numpy(out).add_(bias)
+    if len(x) * weight.size >= LARGE:
+        return _array(with_bias(torch.from_numpy(x), torch.from_numpy(weight), torch.from_numpy(bias)))
+    out: Array = np.matmul(x, weight.T)
+    torch.from_numpy(out).add_(torch.from_numpy(bias))
     return out
 
 
 def _from_head(outs: Array, weight: Array, more: Array | None) -> Array:
     """`outs.T @ weight`, and more."""
-    grad: Array = outs.T * weight if len(outs) == 1 else np.matmul(outs.T, weight)
+    grad = _array(torch.mm(torch.from_numpy(outs).t(), torch.from_numpy(weight)))
     if more is not None:
         grad += more
     return grad
 
 
-def _weight_grad(grad: Array, x: Array) -> Array:
-    """`grad.T @ x`."""
+def _weight_grad(grad: Array, x: Array, out: Array | None) -> Array:
+    """`grad.T @ x`, in `out` if there is one."""
     if grad.shape[1] * x.shape[1] > SMALL and grad.size * x.shape[1] >= LARGE:
-        return _array(mm(torch.from_numpy(grad.T), torch.from_numpy(x)))
-    found: Array = np.matmul(grad.T, x)
+        return _array(mm(torch.from_numpy(grad.T), torch.from_numpy(x), out=None if out is None else torch.from_numpy(out)))
+    if x.shape[1] < grad.shape[1]:  # the quicker order
+        turned: Array = np.matmul(x.T, grad, out=None if out is None else out.T)
+        return turned.T
+    found: Array = np.matmul(grad.T, x, out=out)
     return found
 
 
-def _input_grad(grad: Array, weight: Tensor) -> Array:
+def _input_grad(grad: Array, weight: Array) -> Array:
     """`grad @ weight`."""
-    if len(grad) * weight.numel() >= LARGE:
-        return _array(mm(torch.from_numpy(grad), weight))
-    found: Array = np.matmul(grad, weight.numpy())
+    if len(grad) * weight.size >= LARGE:
+        return _array(mm(torch.from_numpy(grad), torch.from_numpy(weight)))
+    found: Array = np.matmul(grad, weight)
     return found
 
 
