@@ -15,6 +15,8 @@ from srl.api.slab import Window
 from srl.core.seeds import word
 from srl.core.tree import Array, map_tree
 
+FLAGS = ("valid", "choice")
+"""Of a minibatch these depend on which of its rows are trained."""
 ROWS = Window()
 """Single rows, or whole slabs of a policy with memory."""
 
@@ -100,6 +102,8 @@ class Batch:
     """What `give_back` took."""
     passed: int = 0
     """Rows that minibatches were made of, once for each pass."""
+    last_pass: bool = True
+    """False for minibatches of the epochs before the last one."""
     detach_at: Tensor | None = None
     """`[T, B]`: no gradient flows from the memory before this row to the rows that it comes from; None: it flows everywhere."""
     _is_drawn = False
@@ -213,10 +217,10 @@ class Batch:
         cutter = Rows(self) if single else Sequences(self, window)
         generator = self.rng("minibatches")
         between = self.origin.between
-        for _ in range(epochs):
+        for epoch in range(epochs):
             for cut in cutter.epoch(max(rows // cutter.rows_each, 1), generator):
                 self.passed += cutter.rows_each * cut.gather.leads[cut.place][1]
-                yield _Minibatch(self, cut)
+                yield _Minibatch(self, cut, epoch == epochs - 1)
                 if between is not None:
                     between()
 
@@ -243,14 +247,22 @@ class Batch:
 class _Minibatch(Batch):
     """Leaves are gathered when they are first asked for: what a loss does not read costs nothing."""
 
-    def __init__(self, source: Batch, cut: Cut) -> None:
+    def __init__(self, source: Batch, cut: Cut, last_pass: bool) -> None:
         self.origin = source.origin
+        self.last_pass = last_pass
         self._counts = {}
         self._names = source._names
         self._source = source
         self._cut = cut
         self._lead = (*cut.gather.leads[cut.place], *source.lead[2:])
         self.detach_at = cut.detach_at
+        for name, parts in cut.gather.parts.items():
+            if name not in FLAGS:
+                self.__dict__[name] = parts[cut.place]
+        if cut.trained is None:
+            self.valid = cut.gather.all_true(cut.place)
+            if source.choice is source.valid:
+                self.choice = self.valid
 
     @property
     def lead(self) -> torch.Size:
@@ -264,7 +276,7 @@ class _Minibatch(Batch):
 
     def _is_whole(self, where: Tensor | None) -> bool:
         """True if these are all rows of the minibatch."""
-        return self._cut.trained is None and (where is None or where is self.__dict__.get("valid"))
+        return self._cut.trained is None and (where is None or where is self.valid)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -274,23 +286,17 @@ class _Minibatch(Batch):
         return value
 
     def _find(self, name: str) -> Any:
-        source = self._source
         if name in ("memory", "memories"):
             return self._memory(name)
-        if name in ("valid", "choice"):
+        if name in FLAGS:
             return self._flags(name)
-        tree = getattr(source, name)
-        if tree is None or (isinstance(tree, Tensor) and tree.ndim == 1):
-            return tree
-        return self._cut.gather.parts(name, tree)[self._cut.place]
+        return self._cut.gather.read(name)[self._cut.place]
 
     def _flags(self, name: str) -> Tensor:
         source = self._source
         if name == "choice" and source.choice is source.valid:
             return self.valid
-        if self._cut.trained is None and name == "valid" and len(self._lead) == 2:
-            return torch.ones(self._lead, dtype=torch.bool, device=source.valid.device)
-        flags: Tensor = self._cut.gather.parts(name, getattr(source, name))[self._cut.place]
+        flags: Tensor = self._cut.gather.read(name)[self._cut.place]
         if (trained := self._cut.trained) is None:
             return flags
         trained = trained.view(*trained.shape, *[1] * (flags.ndim - 2))

@@ -48,28 +48,47 @@ class Cut(NamedTuple):
 
 
 class Gather:
-    """The rows of a few minibatches: one `index_select` per leaf, into memory that is used again."""
+    """The rows of a few minibatches: one `index_select` per leaf, into memory that is used again.
 
-    def __init__(self, batch: Batch, index: Tensor, leads: list[tuple[int, int]]) -> None:
+    Leaves are gathered when they are first read, and those that were read of the rows before at once.
+    """
+
+    def __init__(self, batch: Batch, index: Tensor, leads: list[tuple[int, int]], before: Gather | None = None) -> None:
         self.batch = batch
         self.index = index
         self.leads = leads
         """(time, number) of each minibatch."""
-        self._parts: dict[str, list[Any]] = {}
+        self.parts: dict[str, list[Any]] = {}
+        """The leaves `[time, number, ...]` of each tree that was read, for each minibatch."""
+        self._flags: dict[tuple[int, int], Tensor] = {}
+        for name in before.parts if before is not None else ():
+            self.read(name)
 
-    def parts(self, name: str, tree: Any) -> list[Any]:
-        """The leaves `[time, number, ...]` of one tree, for each minibatch."""
-        found = self._parts.get(name)
+    def read(self, name: str) -> list[Any]:
+        """Those of one tree."""
+        found = self.parts.get(name)
         if found is None:
-            found = self._parts[name] = self._cut(name, tree)
+            found = self.parts[name] = self._cut(name, getattr(self.batch, name))
         return found
 
+    def all_true(self, place: int) -> Tensor:
+        """Flags of a minibatch whose rows are all trained."""
+        flags = self._flags.get(self.leads[place])
+        if flags is None:
+            flags = self._flags[self.leads[place]] = torch.ones(self.leads[place], dtype=torch.bool, device=self.index.device)
+        return flags
+
     def _cut(self, path: str, tree: Any) -> list[Any]:
+        if tree is None or (isinstance(tree, Tensor) and tree.ndim == 1):  # about the whole batch
+            return [tree] * len(self.leads)
         if isinstance(tree, Mapping):
             parts = {key: self._cut(f"{path}/{key}", part) for key, part in tree.items()}
             return [{key: part[i] for key, part in parts.items()} for i in range(len(self.leads))]
-        rows = torch.split(self._take(path, tree), [time * number for time, number in self.leads])
-        return [one.view(*lead, *one.shape[1:]) for one, lead in zip(rows, self.leads, strict=True)]
+        rows = self._take(path, tree)
+        if self.leads.count(self.leads[0]) == len(self.leads):
+            return list(rows.view(len(self.leads), *self.leads[0], *rows.shape[1:]).unbind(0))
+        cuts = torch.split(rows, [time * number for time, number in self.leads])
+        return [one.view(*lead, *one.shape[1:]) for one, lead in zip(cuts, self.leads, strict=True)]
 
     def _take(self, key: str, leaf: Tensor) -> Tensor:
         flat = leaf.flatten(0, 1)
@@ -96,6 +115,7 @@ class Rows:
         self.index = None if bool(present.all()) else present.nonzero()[:, 0]
         self.total = size if self.index is None else len(self.index)
         self.places = size
+        self._gather: Gather | None = None
         if batch.memories != {} and batch.origin.memory_every != 1:
             raise ValueError("single rows of a policy with memory need memory at every row: Needs.window=Window(length=1)")
 
@@ -113,7 +133,7 @@ class Rows:
         everyone = None if dense else torch.ones((1, 1), dtype=torch.bool, device=device)
         for low, high in _spans(batch, size, number):
             rows = index[bounds[low] : bounds[high]]
-            gather = Gather(batch, rows, [(1, bounds[i + 1] - bounds[i]) for i in range(low, high)])
+            gather = self._gather = Gather(batch, rows, [(1, bounds[i + 1] - bounds[i]) for i in range(low, high)], self._gather)
             for i in range(low, high):
                 if bounds[i + 1] > bounds[i]:
                     first = index[bounds[i] : bounds[i + 1]] if batch.memories != {} else None
@@ -141,6 +161,7 @@ class Sequences:
         self.whole = window.rows == window.length and batch.valid.ndim == 2 and bool(batch.valid.all())
         """True if every row of every window is trained."""
         self.rows_each = (window.length or 1) * math.prod(batch.lead[2:])
+        self._gather: Gather | None = None
         self.starts, self.before = torch.tensor(places, device=batch.valid.device).unbind(1)
 
     def epoch(self, size: int, generator: torch.Generator) -> Iterator[Cut]:
@@ -158,7 +179,8 @@ class Sequences:
         for low, high in _spans(batch, size * window.rows, number):
             parts = [slice(bounds[i], bounds[i + 1]) for i in range(low, high)]
             rows = torch.cat([index[:, part].flatten() for part in parts])
-            gather = Gather(batch, rows, [(window.rows, part.stop - part.start) for part in parts])
+            leads = [(window.rows, part.stop - part.start) for part in parts]
+            gather = self._gather = Gather(batch, rows, leads, self._gather)
             for place, part in enumerate(parts):
                 trained = None if self.whole else window.trained(time, befores[part])
                 detach_at = self._detach_at(time, befores[part]) if window.rows > (window.length or 1) else None
