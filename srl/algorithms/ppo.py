@@ -7,7 +7,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import mse_loss
 
 from srl.algorithms.returns import gae
 from srl.algorithms.value_scale import ValueScale
@@ -71,7 +70,8 @@ class PPO(Algorithm):
             if config.target_kl is not None and float(shown["kl"]) > 1.5 * config.target_kl:
                 break
             self.adam.step(loss)
-            passes.append(shown)
+            if shown:
+                passes.append(shown)
         means = {name: torch.stack([shown[name] for shown in passes]).mean() for name in (passes[0] if passes else {})}
         return {**means, "passes": float(len(passes)), "lr": config.lr.at(self.clock.progress), **self.explained(batch)}
 
@@ -90,7 +90,7 @@ class PPO(Algorithm):
         batch.add(advantage=advantage, target=target, old_value=recorded)
 
     def loss(self, batch: Batch, heads: Heads) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of one minibatch, and its metrics."""
+        """The loss of one minibatch; and in the last pass (with `target_kl` in every one) its metrics."""
         config, clip = self.config, self.config.clip.at(self.clock.progress)
         dist = self.policy.dist(heads, batch.mask)
         advantage = batch.advantage
@@ -99,29 +99,34 @@ class PPO(Algorithm):
         log_ratio = batch.zeroed(dist.log_prob(batch.action) - batch.extra["log_prob"], batch.choice)
         ratio = log_ratio.exp()
         # min(ratio * advantage, clip(ratio, 1 - clip, 1 + clip) * advantage): the second is the smaller one only at its bound
-        gain = (ratio * advantage).clamp(max=advantage + clip * advantage.abs())
+        gain = (ratio * advantage).clamp(max=advantage.add(advantage.abs(), alpha=clip))
         policy_loss = -batch.mean(gain, batch.choice)
         value_loss = batch.mean(self.value_error(batch, heads["value"]))
-        entropy = batch.mean(dist.entropy(), batch.choice)
-        loss = policy_loss + config.value_weight * value_loss
+        loss = policy_loss.add(value_loss, alpha=config.value_weight)
         if bonus := config.entropy.at(self.clock.progress):
-            loss = loss - bonus * entropy
+            loss = loss - bonus * batch.mean(dist.entropy(), batch.choice)
+        if not batch.last_pass and config.target_kl is None:
+            return loss, {}
         with torch.no_grad():
             away = ratio - 1.0
-            kl = batch.mean(away - log_ratio, batch.choice)
-            clipped = batch.mean((away.abs() > clip).float(), batch.choice)
-        shown = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": kl, "clip_fraction": clipped}
-        return loss, {name: value.detach() for name, value in shown.items()}
+            shown = {
+                "policy_loss": policy_loss.detach(),
+                "value_loss": value_loss.detach(),
+                "entropy": batch.mean(dist.entropy(), batch.choice),
+                "kl": batch.mean(away - log_ratio, batch.choice),
+                "clip_fraction": batch.mean((away.abs() > clip).float(), batch.choice),
+            }
+        return loss, shown
 
     def value_error(self, batch: Batch, value: Tensor) -> Tensor:
         """Squared error of the value; with clipping, the larger of the clipped and unclipped errors."""
-        error = mse_loss(value, batch.target, reduction="none")
+        error: Tensor = (value - batch.target).square()
         width = self.config.value_clip
         if width is None:
             return error
         old = batch.old_value
         near = old + (value - old).clamp(-width, width)
-        return torch.maximum(error, mse_loss(near, batch.target, reduction="none"))
+        return torch.maximum(error, (near - batch.target).square())
 
     @torch.no_grad()
     def explained(self, batch: Batch) -> dict[str, Tensor]:
