@@ -75,6 +75,7 @@ class InferClient(Peers[Peer]):
         self._known: set[str] = set()
         self._homes: list[Peer | None] = [None] * groups
         self._copies = transport.by == "memory"
+        self._records = {ASK: self._question, ANSWER: self._answer}
         self._handlers = {ANSWER: self._on_answer}
 
     def post(self, group: int, rows: Tree, min_version: Version) -> Ticket:
@@ -127,9 +128,6 @@ class InferClient(Peers[Peer]):
 
     def _sizes(self) -> Mapping[str, Any]:
         return {"groups": len(self._groups), "units": self._units}
-
-    def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
-        return {ASK: self._question, ANSWER: self._answer}
 
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> Peer:
         self._known.add(name)

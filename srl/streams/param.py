@@ -42,6 +42,7 @@ class ParamPublisher(Peers[_SubscriberPeer]):
         self._version: Version = -1
         self._newest: Tree = {}
         self._places: list[Array] = []
+        self._records = {PARAMS: self._layout}
         self._handlers = {POLL: self._on_poll}
 
     def publish(self, version: Version, params: Tree) -> None:
@@ -86,9 +87,6 @@ class ParamPublisher(Peers[_SubscriberPeer]):
 
     # peers ----------------------------------------------------------------------------------------------------------
 
-    def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
-        return {PARAMS: self._layout}
-
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _SubscriberPeer:
         return _SubscriberPeer(name, address["source"], wire)
 
@@ -128,6 +126,7 @@ class ParamSubscriber(Peers[_PublisherPeer]):
         self._own: list[Array] = []
         self._held: Tree = {}
         self._readers: list[NewestReader] = []
+        self._records = {PARAMS: self._layout}
         self._handlers = {PARAMS: self._on_params, CHANGED: self._on_changed}
 
     def latest(self, newer_than: Version) -> tuple[Version, Tree] | None:
@@ -169,9 +168,6 @@ class ParamSubscriber(Peers[_PublisherPeer]):
             self._pending = (version, body)
 
     # peers ----------------------------------------------------------------------------------------------------------
-
-    def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
-        return {PARAMS: self._layout}
 
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _PublisherPeer:
         shared = NewestReader(self._layout, wire.memory) if self.transport.by == "memory" else None

@@ -57,6 +57,7 @@ class Peers(ABC, Generic[P]):
         self._early: deque[tuple[int, int, int, int, int, Tree | None]] = deque()
         self._gone: deque[int] = deque(maxlen=256)
         self._handlers: dict[int, Handler[P]] = {}
+        self._records: Mapping[int, Layout] = {}
         self._closed = False
         self._memory = transport.open(self, arena)
 
@@ -168,9 +169,9 @@ class Peers(ABC, Generic[P]):
         """What this end adds to its address."""
         return {}
 
-    @abstractmethod
     def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
-        """Layouts of the records that travel to and from this peer."""
+        """Layouts of the records that travel to and from the peer with this address, by kind of message."""
+        return self._records
 
     @abstractmethod
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> P:

@@ -57,6 +57,12 @@ class Slab:
     credit: int
     min_version: Version
     """Row 0 must be answered by this version or a newer one."""
+    read_only: Tree = field(default_factory=dict)
+    """The same views, for consumers."""
+    consumer: _ConsumerPeer | None = None
+    """Whose credit it uses, until the slot is free again."""
+    open: bool = False
+    """Between `alloc` and `put`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,15 +71,6 @@ class _ConsumerPeer(Peer):
     ledger: memoryview
     requests: int = 0
     """Requests that stand there, as far as we know."""
-
-
-@dataclass(slots=True, eq=False)
-class _Slot:
-    slab: Slab
-    read_only: Tree
-    consumer: _ConsumerPeer | None = None
-    """Whose credit the slab uses, until the slot is free again."""
-    open: bool = False
 
 
 class SampleProducer(Peers[_ConsumerPeer]):
@@ -85,8 +82,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         super().__init__(spec, "producer", name, transport, arena)
         self._words = arena.words(self._memory)
         self._slots = [
-            _Slot(Slab(arena.record(self._memory, i), i, 0, 0), arena.record(self._memory, i, writable=False))
-            for i in range(slots)
+            Slab(arena.record(self._memory, i), i, 0, 0, arena.record(self._memory, i, writable=False)) for i in range(slots)
         ]
         self._free = deque(range(slots))
         self._credits: deque[tuple[_ConsumerPeer, int, Version]] = deque()
@@ -96,6 +92,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
         """Requests that no credit has answered; each may stand at several consumers."""
         self._turn = index_of(name)
         self._next_row = 0
+        self._records = {PUT: self._layout}
         self._handlers = {CREDIT: self._on_credit, WAIT: self._on_wait, FREE: self._on_free}
 
     def alloc(self, group: int = 0) -> Slab | None:
@@ -114,10 +111,9 @@ class SampleProducer(Peers[_ConsumerPeer]):
 
     def put(self, slab: Slab) -> None:
         """Send a filled slab. If its consumer is gone it is counted as dropped."""
-        slot = self._slots[slab.slot]
-        assert slot.open, "put() of a slab that is not open"
-        slot.open = False
-        consumer = slot.consumer
+        assert slab.open, "put() of a slab that is not open"
+        slab.open = False
+        consumer = slab.consumer
         if consumer is None:
             self._drop(slab, "no_consumer" if self.spec.route == "drop" else "consumer_gone")
             return
@@ -126,15 +122,14 @@ class SampleProducer(Peers[_ConsumerPeer]):
         self.counts.bytes += size
         consumer.ledger[AT_PUT] += 1
         consumer.ledger[AT_BYTES] += size
-        body = slot.read_only if self.transport.by != "memory" else None
+        body = slab.read_only if self.transport.by != "memory" else None
         consumer.wire.send(PUT, slab.slot, slab.credit, 0, body)
 
     def discard(self, slab: Slab, reason: str) -> None:
         """Give an unfinished slab back (drain, barrier): it counts as put and as dropped for `reason`."""
-        slot = self._slots[slab.slot]
-        assert slot.open, "discard() of a slab that is not open"
-        slot.open = False
-        consumer, slot.consumer = slot.consumer, None
+        assert slab.open, "discard() of a slab that is not open"
+        slab.open = False
+        consumer, slab.consumer = slab.consumer, None
         self._drop(slab, reason)
         if consumer is not None:
             consumer.ledger[AT_PUT] += 1
@@ -154,15 +149,15 @@ class SampleProducer(Peers[_ConsumerPeer]):
     def waits(self) -> Waiting | None:
         if self._requested:
             return Waiting("credit", self.workers_of(one for one in self._by_name.values() if one.requests))
-        if not self._free and not any(slot.open for slot in self._slots):
-            return Waiting("free slot", self.workers_of(slot.consumer for slot in self._slots if slot.consumer is not None))
+        if not self._free and not any(slab.open for slab in self._slots):
+            return Waiting("free slot", self.workers_of(slab.consumer for slab in self._slots if slab.consumer is not None))
         return None
 
     def _open(self, consumer: _ConsumerPeer | None, credit: int, min_version: Version) -> Slab:
-        slot = self._slots[self._free.popleft()]
-        slot.open, slot.consumer = True, consumer
-        slot.slab.credit, slot.slab.min_version = credit, min_version
-        return slot.slab
+        slab = self._slots[self._free.popleft()]
+        slab.open, slab.consumer = True, consumer
+        slab.credit, slab.min_version = credit, min_version
+        return slab
 
     def _drop(self, slab: Slab, reason: str) -> None:
         self.counts.put += 1
@@ -216,11 +211,11 @@ class SampleProducer(Peers[_ConsumerPeer]):
             self._cancel(other)
 
     def _on_free(self, consumer: _ConsumerPeer, index: int, _number: int, _value: int, _body: Tree | None) -> None:
-        slot = self._slots[index] if index < len(self._slots) else None
-        if slot is None or slot.open or slot.consumer is not consumer:
+        slab = self._slots[index] if index < len(self._slots) else None
+        if slab is None or slab.open or slab.consumer is not consumer:
             self.refuse()
             return
-        slot.consumer = None
+        slab.consumer = None
         self._free.append(index)
         self.counts.released += 1
 
@@ -228,9 +223,6 @@ class SampleProducer(Peers[_ConsumerPeer]):
 
     def _sizes(self) -> Mapping[str, Any]:
         return {"slots": len(self._slots)}
-
-    def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
-        return {PUT: self._layout}
 
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _ConsumerPeer:
         used = {consumer.row for consumer in self._by_name.values()}
@@ -248,16 +240,16 @@ class SampleProducer(Peers[_ConsumerPeer]):
         self._ask_all()
 
     def _detached(self, peer: _ConsumerPeer, reason: str) -> Counts:
-        held = [slot for slot in self._slots if slot.consumer is peer]
-        sent = [slot for slot in held if not slot.open]
+        held = [slab for slab in self._slots if slab.consumer is peer]
+        sent = [slab for slab in held if not slab.open]
         handed = peer.ledger[AT_PUT] - peer.ledger[AT_DROPPED]
         # what it took but had not released is known only where its memory is shared
         taken = handed - len(sent) if self.transport.by == "bytes" else peer.ledger[AT_TAKEN]
         if handed > taken:
             self.counts.drop(reason, handed - taken)
-        for slot in held:
-            slot.consumer = None
-        self._free.extend(slot.slab.slot for slot in sent)
+        for slab in held:
+            slab.consumer = None
+        self._free.extend(slab.slot for slab in sent)
         self._credits = deque(credit for credit in self._credits if credit[0] is not peer)
         self._ask_all()
         return Counts(taken=taken, released=peer.ledger[AT_RELEASED])
@@ -336,6 +328,7 @@ class SampleConsumer(Peers[_ProducerPeer]):
         self._given = 0
         self._requests: deque[_ProducerPeer] = deque()
         self._arrived: deque[Loan] = deque()
+        self._records = {PUT: self._layout}
         self._handlers = {REQUEST: self._on_request, CANCEL: self._on_cancel, PUT: self._on_put, RETURN: self._on_return}
 
     def credit(self, number: int, min_version: Version) -> None:
@@ -427,9 +420,6 @@ class SampleConsumer(Peers[_ProducerPeer]):
         self._match()
 
     # peers ----------------------------------------------------------------------------------------------------------
-
-    def _bodies(self, address: Mapping[str, Any]) -> Mapping[int, Layout]:
-        return {PUT: self._layout}
 
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _ProducerPeer:
         slots, memory = int(address["slots"]), wire.memory
