@@ -6,7 +6,7 @@ the head: it holds the observation after the last row, and becomes a row when th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -124,15 +124,16 @@ class Rings:
         self.heads[columns] = new
         low, high = max(old - shape.window.rows + 1, 0), new + shape.behind + 1
         starts = self.arrays["start"][columns]
-        before = self._count(starts, low, high)
+        touched = self.start_spans(low, high)
+        self.windows -= _count(starts, touched)
         for part in self.start_spans(old + 1, high):
             starts[:, part] = False
         self._open_windows(starts, columns, max(int(self.begins[first]), low), new)
-        self.windows += self._count(starts, low, high) - before
+        self.windows += _count(starts, touched)
         return low, high
 
-    def start_spans(self, low: int, high: int) -> Iterator[slice]:
-        """The places in `start` of the rows with these numbers: one or two parts."""
+    def start_spans(self, low: int, high: int) -> tuple[slice, ...]:
+        """The places in `start` of the rows with these numbers: at most two parts."""
         every = self.shape.every
         return _spans(-(-low // every), -(-high // every), self.shape.starts)
 
@@ -173,18 +174,16 @@ class Rings:
             for key in keys:
                 leaf = leaf[key]
             parts = asked if name in ASKED or name == "frames" else acted
-            if name == "state":
-                leaf = leaf if agents == 1 else np.repeat(leaf, agents, axis=1)
-            elif agents == 1:
-                leaf = leaf[:, :, 0]
-            else:
-                leaf = leaf.reshape(len(leaf), -1, *leaf.shape[3:])
             if name == "frames":
-                leaf = leaf[:, :, -1]
+                leaf = leaf[:, :, :, -1]
             elif name == "memory":
                 parts = _parts(head // every, len(leaf), rows // every)
+            if name == "state":
+                leaf = leaf[:, :, None] if agents == 1 else np.repeat(leaf, agents, axis=1)
+            elif agents > 1:
+                leaf = leaf.reshape(len(leaf), -1, *leaf.shape[3:])
             for place, part in parts:
-                array[columns, place] = leaf[part].swapaxes(0, 1)
+                array[columns, place] = (leaf[part, :, 0] if agents == 1 else leaf[part]).swapaxes(0, 1)
         for place, _ in acted:
             self.arrays["version"][columns, place] = slab["version"][0]
         self.arrays["valid"][columns, (head + steps) % rows] = False
@@ -203,17 +202,20 @@ class Rings:
             trained = (numbers[:, None] + np.arange(window.burn_in, window.burn_in + length)) % shape.rows
             starts[:, numbers // every % shape.starts] = valid[:, trained].any(axis=2)
 
-    def _count(self, starts: Array, low: int, high: int) -> int:
-        return sum(int(np.count_nonzero(starts[:, part])) for part in self.start_spans(low, high))
+
+def _spans(low: int, high: int, places: int) -> tuple[slice, ...]:
+    """Where the numbers from `low` up to `high` stand in a ring of so many places: at most two parts."""
+    place, size = low % places, high - low
+    if place + size <= places:
+        return (slice(place, place + size),) if size > 0 else ()
+    return slice(place, places), slice(0, place + size - places)
 
 
-def _spans(low: int, high: int, places: int) -> Iterator[slice]:
-    """Where the numbers from `low` up to `high` stand in a ring of so many places: one or two parts."""
-    while low < high:
-        place = low % places
-        size = min(high - low, places - place)
-        yield slice(place, place + size)
-        low += size
+def _count(starts: Array, spans: tuple[slice, ...]) -> int:
+    found = 0
+    for part in spans:
+        found += int(np.count_nonzero(starts[:, part]))
+    return found
 
 
 def _parts(number: int, count: int, places: int) -> list[tuple[slice, slice]]:

@@ -44,7 +44,10 @@ class Uniform:
             return
         shape = self._rings.shape
         head = int(self._rings.heads[columns.start])
-        self._used[columns] = min(head // shape.every + 1, shape.starts)
+        used = self._used[columns] = min(head // shape.every + 1, shape.starts)
+        if shape.columns == 1:
+            self._all = used
+            return
         self._first_unused = np.cumsum(self._used)
         self._shift = np.arange(shape.columns) * shape.starts - (self._first_unused - self._used)
         self._all = int(self._first_unused[-1])
