@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from srl.core.readings import Reading
 from srl.core.tree import Array, Tree, copy_into, map_tree
 from srl.streams.base import updates_of
-from srl.streams.sample import Loan, SampleConsumer, SampleProducer
+from srl.streams.sample import Loan, SampleConsumer, SampleProducer, Slab
 from srl.workers.batches import Rows, spread
 
 if TYPE_CHECKING:  # torch: a trainer is looked at where nothing is learned
@@ -36,6 +36,8 @@ class Drawn:
         self._loan: Loan | None = None
         self._seen: dict[str, int] = {}
         """Process of a replay -> env steps that had come into it when it drew the last batch."""
+        self._reserved: dict[str, Slab] = {}
+        """Node of a replay -> memory for its next feedback."""
         self._memory: dict[int, tuple[Tree, Rows]] = {}
 
     def request(self, updates: int) -> int:
@@ -104,13 +106,15 @@ class Drawn:
         end = self._feedback.get(node) or self._feedback.get("")
         if end is None:
             return
-        slab = end.alloc()
+        slab = self._reserved.pop(node, None) or end.alloc()
         if slab is None:
             end.counts.put += 1
             end.counts.drop("busy")
             return
         copy_into(slab.tree, {"ids": feedback.ids, **feedback.leaves})
         end.put(slab)
+        if (following := end.alloc()) is not None:  # else its credit comes while the next batch trains
+            self._reserved[node] = following
 
 
 def _writable(leaf: Array) -> Array:
