@@ -8,6 +8,8 @@ from pathlib import Path
 
 from srl.core.errors import UserError
 from srl.core.files import read_text
+from srl.core.load import load
+from srl.core.registry import REGISTRIES
 from srl.graph.spec import Graph
 from srl.observe.result import RunResult
 from srl.plan.specs import Derived
@@ -58,6 +60,23 @@ def check_fit(run: Path, graph: Graph, derived: Derived, changes: Sequence[str])
         changed = [("changed", text) for text in changes if text.startswith(("policy", "env", "policies"))]
         hint = ("try", "undo that setting, or start a new run without --resume")
         check_checkpoint(path, name, derived.policies[name].params, *changed, hint)
+
+
+def notes(run: Path, graph: Graph) -> list[str]:
+    """What of the run is gone: replays that were not saved."""
+    if graph.mode == "inline":
+        return []
+    found = []
+    for node in graph.nodes:
+        if node.worker == "replay" and not all(
+            (run / "replays" / f"{node.name}_{index}").is_dir() for index in range(node.count)
+        ):
+            warmup = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args).warmup
+            found.append(
+                f"'{node.name}' is empty after a resume: no update before {warmup:,} env steps have come in"
+                " (checkpoint.replay=true keeps its rows)"
+            )
+    return found
 
 
 def nothing_left(folder: RunFolder, graph: Graph) -> RunResult | None:

@@ -12,7 +12,7 @@ from srl.core.errors import UserError
 from srl.core.files import read_text
 from srl.graph.build import graph_to_yaml
 from srl.plan.prepare import Prepared, prepare
-from srl.resume import check_fit, nothing_left, requeued, resumable
+from srl.resume import check_fit, notes, nothing_left, requeued, resumable
 from srl.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -130,13 +130,14 @@ def make_run(
         from srl.control.controller import Controller
 
         assert prepared.derived is not None
+        gone = notes(resumed.path, prepared.graph) if resumed is not None else []
         controller = Controller(
             prepared.graph,
             derived=prepared.derived,
             folder=folder,
             resume=resumed.path if resumed is not None else None,
             sinks=[] if console is None else [console],
-            plan=[*prepared.lines(), ("run folder", str(folder.path))],
+            plan=[*prepared.lines(), *(("note", text) for text in gone), ("run folder", str(folder.path))],
         )
         return Run(prepared.graph, folder.path, controller)
     except BaseException:  # Ctrl-C, a full disk: there is no run

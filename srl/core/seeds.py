@@ -29,6 +29,21 @@ def generator(root: int, *key: int | str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(root, spawn_key=numbers)))
 
 
+def to_words(rng: np.random.Generator) -> NDArray[np.uint64]:
+    """Where a `generator` stands, as an array that can be saved."""
+    state = rng.bit_generator.state
+    whole = [state["state"]["state"], state["state"]["inc"]]
+    words = [part for number in whole for part in (number >> 64, number & _WORD)]
+    return np.array([*words, state["has_uint32"], state["uinteger"]], np.uint64)
+
+
+def from_words(rng: np.random.Generator, words: NDArray[np.uint64]) -> None:
+    """The inverse of `to_words`."""
+    high, low, high_step, low_step, has, rest = (int(one) for one in words)
+    numbers = {"state": high << 64 | low, "inc": high_step << 64 | low_step}
+    rng.bit_generator.state = {"bit_generator": "PCG64", "state": numbers, "has_uint32": has, "uinteger": rest}
+
+
 @dataclass(frozen=True, slots=True)
 class Seeds:
     """Seeds of the envs of one group: env `i` of the group is env `first + i` of its role."""

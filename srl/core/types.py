@@ -71,6 +71,9 @@ class Checkpoint:
     archive: int = option(
         0, "archive the policy of every n-th checkpoint permanently, for cross-play and as an opponent; 0: none", low=0
     )
+    replay: bool = option(
+        False, "save replays when the run ends, so that a resume need not fill them again; inline they always are"
+    )
 
     @property
     def interval(self) -> int:

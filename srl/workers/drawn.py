@@ -79,6 +79,7 @@ class Drawn:
     def barrier(self, updates: int) -> None:
         for number in self._samples.discard("barrier"):
             self._samples.credit(number, 0)
+        self.request(updates)
 
     def restart(self, updates: int, env_steps: int, state: Mapping[str, Any]) -> None:
         self.env_steps = env_steps

@@ -175,6 +175,8 @@ class Group:
 
     def load(self, saved: Mapping[str, Any], barrier: int) -> None:
         """The inverse of `state`."""
+        if "env" not in saved:
+            self.renew(barrier)
         self.tick = int(saved["tick"][0])
         for name, player in self.players.items():
             player.load(saved["players"][name])
@@ -182,8 +184,6 @@ class Group:
             copy_into(self._log.arrays, saved["episodes"])
         if "env" in saved:
             self.env.load(saved["env"])
-        else:
-            self.renew(barrier)
 
     def renew(self, barrier: int) -> None:
         """New envs, whose seeds depend on the number of the barrier."""

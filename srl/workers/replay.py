@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
+
+import numpy as np
 
 from srl.api.actions import recorded_action
 from srl.core.errors import UserError
 from srl.core.files import usable_path
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
-from srl.core.seeds import generator, word
+from srl.core.seeds import from_words, generator, to_words, word
 from srl.core.spec import TreeSpec
+from srl.core.tree import Tree, build, leaves
 from srl.graph.placement import feeds, members
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived
+from srl.replay import saved
 from srl.replay.dataset import data_bytes, load_dataset
 from srl.replay.limiter import Limiter
 from srl.replay.mixture import Mixture
@@ -86,6 +92,11 @@ class ReplayWorker(Resumable, Worker):
         """Number of a group's first env -> number of the slab that may come next without a gap."""
         self._number = self._fed = 0
         self._draining = False
+        self._before = 0
+        """Env steps of sessions before this one: the trainer has counted them."""
+        if not context.inline and context.resume is not None and (folder := self._saved(context.resume)).is_dir():
+            self.restore(saved.read(folder))
+            self._before = self.store.env_steps
 
     def _with_data(self, record: Any, settings: Mapping[str, Any]) -> Store | Mixture:
         """What batches are drawn from: the store, or it and a data set of the same kind."""
@@ -153,8 +164,10 @@ class ReplayWorker(Resumable, Worker):
             before = time.perf_counter()
             tree = cast("dict[str, Any]", batch.tree)
             self._batches.sample(self.args.batch, self._rng, tree)
+            tree["env_steps"][0] -= self._before
             self._sink.put(batch)
             self.limiter.drawn += 1
+            self.reading.count("replay/batches")
             self.reading.time("sampling", time.perf_counter() - before)
             done += 1
         return done + self._credit()
@@ -164,11 +177,44 @@ class ReplayWorker(Resumable, Worker):
         self._source.discard("stop")
         return True
 
+    def save(self) -> None:
+        """Beside the last checkpoint, if the file wants it."""
+        context = self.context
+        if not context.graph.checkpoint.replay or context.folder is None:
+            return
+        folder = self._saved(context.folder)
+        new = folder.with_name(f".{folder.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        saved.write(new, dict(leaves(self.state())))
+        shutil.rmtree(folder, ignore_errors=True)
+        new.rename(folder)
+
     def barrier(self, number: int) -> None:
         """Drop what has arrived and request it again; the store stays."""
+        self._take_back()
         for credit in self._source.discard("barrier"):
             self._source.credit(credit, 0)
         self._sink.withdraw()
+
+    def state(self) -> Tree:
+        numbers = [(env, column, self._numbers[env]) for env, column in self._columns.items()]
+        counts = [self.limiter.inserted, self.limiter.drawn]
+        own = {"counts": np.array(counts), "groups": np.array(numbers, np.int64).reshape(-1, 3), "rng": to_words(self._rng)}
+        return {"store": build(self.store.state()), **own}
+
+    def restore(self, state: Tree) -> None:
+        flat = dict(leaves(state))
+        store = {name.removeprefix("store/"): leaf for name, leaf in flat.items() if name.startswith("store/")}
+        self.store.restore(store)
+        self.limiter.inserted, self.limiter.drawn = (int(one) for one in flat["counts"])
+        for env, column, number in flat["groups"].tolist():
+            self._columns[env], self._numbers[env] = column, number
+        from_words(self._rng, flat["rng"])
+        if self.context.inline:
+            self._credit()  # as after a barrier: before anybody asks
+
+    def _saved(self, run: Path) -> Path:
+        return run / "replays" / self.context.name.replace("/", "_")
 
     def metrics(self) -> Any:
         limiter = self.limiter
@@ -202,6 +248,7 @@ class ReplayWorker(Resumable, Worker):
         self._numbers[first_env] = number + 1
         loan.release()
         self._under_way -= 1
+        self.reading.count("replay/env_steps", self.store.env_steps - self.limiter.inserted)
         self.limiter.inserted = self.store.env_steps
         self.reading.time("inserting", time.perf_counter() - before)
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from srl.api.policy import NoConfig
+from srl.api.slab import Replayed
 from srl.core.errors import RunError, SettingError, UserError
 from srl.core.load import load, option
 from srl.core.readings import TRAIN
@@ -112,9 +113,9 @@ class TrainerWorker(Resumable, Worker):
             return None
         batch = cast("dict[str, Leaf]", known["samples"])["ids"].shape
         info = derived.policies[args.policy]
-        assert info.replay is not None
-        priority = {"priority": Leaf(batch, "float32")} if info.replay.prioritised else {}
-        memory = {"memory": lead(info.memory, *batch)} if info.replay.refreshed and info.memory != {} else {}
+        wanted = info.replay or Replayed()
+        priority = {"priority": Leaf(batch, "float32")} if wanted.prioritised else {}
+        memory = {"memory": lead(info.memory, *batch)} if wanted.refreshed and info.memory != {} else {}
         return {"ids": Leaf(batch, "int64"), **priority, **memory}
 
     @classmethod

@@ -63,3 +63,19 @@ class Shares(Witness):
     def update(self, batch: Batch) -> Metrics:
         self.given = int((batch.obs[0][:, ENV] == 99).sum())
         return super().update(batch)
+
+
+class Silent(Algorithm):
+    """The same of any env: learns, and checks nothing."""
+
+    @classmethod
+    def needs(cls, config: Any, spec: Any) -> Needs:
+        return Needs(window=Window(length=1), replay=Replayed())
+
+    def setup(self) -> None:
+        self.adam = self.optimizer(self.policy, lr=1e-3)
+
+    def update(self, batch: Batch) -> Metrics:
+        loss = batch.mean((self.policy.unroll(batch)["value"][0] - batch.reward).square())
+        self.adam.step(loss)
+        return {"loss": loss}
