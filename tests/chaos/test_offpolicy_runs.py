@@ -33,16 +33,9 @@ SETTINGS: dict[str, Any] = {
 def test_a_kill_of_each_kind(kind: str, restart: bool, apart: bool, tmp_path: Path) -> None:
     if kind == "replay" and not apart:
         pytest.skip("it dies with its trainer")
-    found = prepare(
-        settings={
-            **SETTINGS,
-            "stop": {"seconds": 100},
-            "workers": {
-                **({"replay": {"inside": None}} if apart else {}),
-                **({kind: {"on_failure": "restart"}} if restart else {}),
-            },
-        }
-    )
+    workers: dict[str, dict[str, Any]] = {"replay": {"inside": None} if apart else {}}
+    workers[kind] = {**workers.get(kind, {}), **({"on_failure": "restart"} if restart else {})}
+    found = prepare(settings={**SETTINGS, "stop": {"seconds": 100}, "workers": workers})
     folder = RunFolder.create(tmp_path, "run", 1)
     controller = Controller(found.graph, folder=folder, derived=found.derived)
     totals = controller.totals
