@@ -106,7 +106,7 @@ class StreamSettings:
 class WorkerSettings:
     """Settings of one node, or of all nodes of a kind: these, and those of its kind (`--help trainer`).
 
-    Another name adds workers: `drift: {use: my_pkg.mod:Drift, every: 10}`.
+    Another name adds workers: `scribe: {use: my_pkg.mod:Scribe, every: 10}`.
     """
 
     use: str | None = option(None, "the worker class: a registered name, my_pkg.mod:Class or file.py:Class")
