@@ -33,7 +33,7 @@ def watch(argv: list[str]) -> int:
     sampled = "sample actions, as in training (default: as the run is evaluated)"
     parser.add_argument("--sampled", dest="greedy", action="store_const", const=False, help=sampled)
     given = parser.parse_args(argv)
-    from srl.core.machine import BELOW_ALL, yield_cores
+    from srl.core.machine import leave_cores
     from srl.loaded import load_run
     from srl.show.open import open_show
     from srl.store.run_folder import RunFolder
@@ -48,7 +48,7 @@ def watch(argv: list[str]) -> int:
     show = open_show(given.show, title=f"{graph.name} - srl watch", port=given.port, films=None, fps=derived.env.fps)
     greedy = run.greedy if given.greedy is None else given.greedy
     viewing = Viewing(graph, derived, newest, show, fps=given.fps, share=SHARE, greedy=greedy)
-    yield_cores(BELOW_ALL)
+    leave_cores()
     print(f"{run.folder}: {show.address}   Ctrl-C ends this, not the run", flush=True)
     said, rest = "", threading.Event()
     try:

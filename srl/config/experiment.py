@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from srl.config.shorthand import POLICY, spelled_out
-from srl.core.errors import SettingError, UserError
+from srl.core.errors import UserError
 from srl.core.load import load, option
 from srl.core.option import dump
-from srl.core.types import Checkpoint, Component, Matches, OnFailure, PastVersions, PolicyEntry, Stop
+from srl.core.types import Checkpoint, Component, Matches, OnFailure, PastVersions, PolicyEntry, Shown, Stop
 from srl.core.where import Provenance
 
 Auto = Literal["auto"]
@@ -48,23 +48,12 @@ class Evaluation(Matches):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Viewer:
+class Viewer(Shown):
     """The newest policy at play, for people to watch; `viewer: true` has the defaults. `srl watch RUN` shows any run."""
 
-    show: Literal["auto", "window", "page", "film"] = option(
-        "auto", "window, page (in a browser, on this host only) or film; auto: a window where there is a display, else a page"
-    )
-    fps: float | None = option(None, "steps a second; null: as fast as the real thing", low=0.1, high=1000)
-    every: int = option(0, "env steps of training between two episodes; 0: one after the other", low=0)
-    greedy: bool = option(True, "play the most likely actions")
-    port: int = option(0, "port of the page; 0: any that is free", low=0, high=65535)
     share: float | Auto = option(
         "auto", "part of one core that it may use; auto: 0.25, inline 0.02, where learning waits for it", low=0.001, high=1
     )
-
-    def __post_init__(self) -> None:
-        if self.show == "film" and not self.every:
-            raise SettingError("every", "must be at least 1 with show: film", ("because", "films of every episode fill the disk"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BELOW_ALL = 20
-"""A niceness beyond the lowest."""
+"""A niceness beyond the lowest: see `leave_cores`."""
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -25,12 +25,9 @@ class Machine:
         return cls(usable_cores(), _gpus(), memory_free())
 
 
-def yield_cores(nice: int) -> None:
-    """Let more urgent processes have the cores. `BELOW_ALL`: run on those only that nobody else wants."""
-    if nice < BELOW_ALL:
-        os.nice(nice)
-    else:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+def leave_cores() -> None:
+    """Let this process run from now on only where nobody else wants the core."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def version_of(package: str) -> str:

@@ -91,6 +91,26 @@ class Matches:
     sampled: bool = option(False, "also play with sampled actions, as training does")
     cross_play: bool = option(False, "each team also plays against the initial policies of the others")
     film_every: int = option(0, "record a video every so many evaluations; 0: none", low=0)
+    share: float = option(
+        0.015, "part of all cores that it may take from others; it takes more where nobody wants them", low=0.001, high=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What a viewer shows, and how."""
+
+    show: Literal["auto", "window", "page", "film"] = option(
+        "auto", "window, page (in a browser, on this host only) or film; auto: a window where there is a display, else a page"
+    )
+    fps: float | None = option(None, "steps a second; null: as fast as the real thing", low=0.1, high=1000)
+    every: int = option(0, "env steps of training between two episodes; 0: one after the other", low=0)
+    greedy: bool = option(True, "play the most likely actions")
+    port: int = option(0, "port of the page; 0: any that is free", low=0, high=65535)
+
+    def __post_init__(self) -> None:
+        if self.show == "film" and not self.every:
+            raise SettingError("every", "must be at least 1 with show: film", ("because", "films of every episode fill the disk"))
 
 
 @dataclass(frozen=True, kw_only=True)

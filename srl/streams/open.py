@@ -25,7 +25,8 @@ ENDS: dict[Side, tuple[Kind, Any]] = {
 
 
 def open_end(spec: StreamSpec, side: Side, *, name: str, wakeup: Wakeup, network: Network | None = None, **sizes: int) -> End:
-    """An end with no peers yet. Sizes: `slots` of a sample producer, `groups` and `units` per question of an infer client."""
+    """An end with no peers yet. Sizes: `slots` of a sample producer, `groups` and `units` per question of an infer client;
+    `quiet=1`: a param subscriber that is not woken by publications."""
     kind, end = ENDS[side]
     if kind != spec.kind:
         raise UserError(f"{name}: a stream of kind {spec.kind} has no {side}", ("stream", spec.name), code="E10")

@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from srl.core.errors import WireError
 from srl.core.tree import Array, Tree
 from srl.core.types import Counts
 from srl.streams.base import StreamSpec, Version
-from srl.streams.codec import Arena, Layout, agreement
+from srl.streams.codec import Arena, Layout
 from srl.streams.peers import Peer, Peers
-from srl.streams.shm import NewestReader, NewestWriter, Segment, version_arena
+from srl.streams.shm import NewestReader, NewestWriter, version_arena
 from srl.streams.transport import CHANGED, PARAMS, POLL, Transport, Wire
 
 
@@ -29,6 +28,8 @@ from srl.streams.transport import CHANGED, PARAMS, POLL, Transport, Wire
 class _SubscriberPeer(Peer):
     newer_than: int | None = None
     """Its open question: -1 asks for any version."""
+    quiet: bool = False
+    """It looks when it wants to, and is not woken."""
 
 
 class ParamPublisher(Peers[_SubscriberPeer]):
@@ -74,7 +75,8 @@ class ParamPublisher(Peers[_SubscriberPeer]):
         if self._version < 0:
             return
         if self.transport.by == "memory":
-            peer.wire.send(CHANGED)
+            if not peer.quiet:
+                peer.wire.send(CHANGED)
         elif self.transport.by == "reference":
             peer.wire.send(PARAMS, 0, 0, self._version, self._newest)
         elif peer.newer_than is not None and self._version > peer.newer_than:
@@ -88,7 +90,7 @@ class ParamPublisher(Peers[_SubscriberPeer]):
     # peers ----------------------------------------------------------------------------------------------------------
 
     def _join(self, name: str, address: Mapping[str, Any], wire: Wire) -> _SubscriberPeer:
-        return _SubscriberPeer(name, address["source"], wire)
+        return _SubscriberPeer(name, address["source"], wire, quiet=bool(address.get("quiet", False)))
 
     def _attached(self, peer: _SubscriberPeer) -> None:
         if self.transport.by != "bytes":  # there the subscriber asks
@@ -96,17 +98,6 @@ class ParamPublisher(Peers[_SubscriberPeer]):
 
     def _release_memory(self) -> None:
         self._shared = None
-
-
-def look(spec: StreamSpec, address: Mapping[str, Any]) -> NewestReader:
-    """Read the newest parameters of a publisher in shared memory without its knowledge: from outside the run."""
-    if address["agreed"] != agreement(spec.record, spec.answer):
-        raise WireError(f"the parameters of {address['name']} are of another shape", code="W01")
-    layout, memory = Layout(spec.record), address["memory"]
-    segment = Segment.attach(
-        int(address["pid"]), int(memory["descriptor"]), int(memory["size"]), int(address["source"]), to_write=False
-    )
-    return NewestReader(layout, segment.buffer)
 
 
 @dataclass(slots=True, eq=False)
@@ -118,8 +109,10 @@ class _PublisherPeer(Peer):
 class ParamSubscriber(Peers[_PublisherPeer]):
     """Where the newest parameters are read."""
 
-    def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
+    def __init__(self, spec: StreamSpec, name: str, transport: Transport, quiet: int = 0) -> None:
+        """`quiet`: its worker looks for newer ones now and then; nothing wakes its process."""
         self._layout = Layout(spec.record)
+        self._quiet = quiet
         super().__init__(spec, "subscriber", name, transport, Arena(0, []))
         self._seen: Version = -1
         self._pending: tuple[Version, Tree] | None = None
@@ -185,6 +178,9 @@ class ParamSubscriber(Peers[_PublisherPeer]):
             self._readers.remove(peer.shared)
             self._pending = peer.shared.read(self._seen) or self._pending
         return Counts()
+
+    def _sizes(self) -> Mapping[str, Any]:
+        return {"quiet": True} if self._quiet else {}
 
     def _release_memory(self) -> None:
         self._readers.clear()

@@ -11,10 +11,12 @@ import numpy as np
 
 from srl.api.policy import Policy
 from srl.core.load import option
+from srl.core.machine import usable_cores
 from srl.core.text import count
-from srl.core.tree import Array, Tree, map_tree
+from srl.core.tree import Array, Tree
 from srl.core.types import Matches, Waiting
 from srl.envs.video import record
+from srl.graph.spec import Graph
 from srl.plan.acting import ready_policy
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
@@ -23,10 +25,13 @@ from srl.streams.base import updates_of
 from srl.streams.param import ParamSubscriber
 from srl.streams.peers import End
 from srl.workers.base import Context, Port, Resumable, Worker
+from srl.workers.modest import Modest
 from srl.workers.rollout import Rollout, picture, rendering
 
 _LAST = 5.0
 """Seconds that the last evaluation of a run may take."""
+_LOOK = 0.1
+"""Seconds between two looks at the newest weights."""
 _AT_ONCE = 0.2
 """Seconds of it between two looks at messages."""
 
@@ -51,7 +56,7 @@ class EvaluatorWorker(Resumable, Worker):
 
     ports = {"params": Port("param", "subscriber")}
     Args = EvaluatorArgs
-    nice = 15
+    nice = 19
     noun = "evaluator"
     advice = None
     args: EvaluatorArgs
@@ -67,6 +72,7 @@ class EvaluatorWorker(Resumable, Worker):
         self._initial = {name: ready_policy(info, entries[name]) for name, info in known.items()}
         self._versions = dict.fromkeys(self._params, -1)
         self._weights: dict[str, Any] = {}
+        """Valid until the next look at newer ones, which comes after the evaluation."""
         self._knows_initial = False
         self._next = self._env_steps = self._evaluations = 0
         self._matches: list[_Match] = []
@@ -78,19 +84,47 @@ class EvaluatorWorker(Resumable, Worker):
         folder = checkpoint_folder(context.resume, entries, next(iter(self._params))) if context.resume is not None else None
         score = checkpoint.best_score(folder) if folder is not None else None  # of the run that this one resumes
         self._best = -np.inf if score is None else score
+        self._modest = Modest(args.share * usable_cores())
+        self._looked = 0.0
         self._ends_at = 0.0
         """When the last evaluation is given up; 0: there is none."""
         graph = rendering(context.graph) if args.film_every else context.graph
         self._rollout = Rollout(graph, derived, self._policies, envs=args.envs, role="evaluator")
 
     @classmethod
+    def sizes(cls, args: EvaluatorArgs, port: str, graph: Graph) -> Mapping[str, int]:
+        return {"quiet": 1}
+
+    @classmethod
     def about(cls, args: EvaluatorArgs) -> str:
         return f"{count(args.episodes, 'episode')} every {count(args.every, 'env step')}"
 
     def poll(self) -> int:
-        """Start an evaluation when one is due; else play on."""
-        if not self._matches and not self._due():
+        """Start an evaluation when one is due; else play on, as far as nobody else wants the core."""
+        if not self._modest.begin():
             return 0
+        if not self._matches and not self._looks():
+            return 0
+        done = self._play()
+        if not self.context.inline:
+            self._modest.end()
+        return done
+
+    def wake_at(self) -> float | None:
+        if self.context.inline:
+            return None
+        return self._modest.rests_until if self._matches else self._looked + _LOOK
+
+    def _looks(self) -> bool:
+        """Inline at once; else now and then, since a copy of the parameters is made for it."""
+        now = time.monotonic()
+        if not self.context.inline and now < self._looked + _LOOK:
+            return False
+        self._looked = now
+        return self._due()
+
+    def _play(self) -> int:
+        """One step of all envs."""
         match = self._matches[0]
         if self._film is not None:
             self._film.append(picture(self._rollout))
@@ -114,7 +148,7 @@ class EvaluatorWorker(Resumable, Worker):
         """An evaluation that has begun is given up, unless it is the last one."""
         until = min(time.monotonic() + _AT_ONCE, self._ends_at)
         while self._matches and time.monotonic() < until:
-            self.poll()
+            self._play()
         if self._matches and time.monotonic() < self._ends_at:
             return False
         self._matches = []
@@ -149,8 +183,7 @@ class EvaluatorWorker(Resumable, Worker):
             newer = end.latest(self._versions[name])
             if newer is None:
                 continue
-            self._versions[name], tree = newer
-            self._weights[name] = map_tree(np.copy, tree)
+            self._versions[name], self._weights[name] = newer
         if len(self._weights) < len(self._params):
             return False
         steps = min(int(tree["env_steps"][0]) for tree in self._weights.values())

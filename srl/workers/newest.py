@@ -7,6 +7,7 @@ any process of the same user may read there: the run takes no notice, and nothin
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.store.weights import checkpoint_folder
 from srl.streams.base import StreamSpec, Version, version
-from srl.streams.param import look
-from srl.streams.shm import NewestReader
+from srl.streams.codec import Layout, agreement
+from srl.streams.shm import NewestReader, Segment
 
 LOOK = 1.0
 """Seconds between two looks at the files of the run."""
@@ -99,7 +100,7 @@ class Newest:
             return
         try:
             address = read_json(path, Places)[0].params.get(self._spec.name)
-            self._reader = look(self._spec, address) if address is not None else None
+            self._reader = _reader_of(self._spec, address) if address is not None else None
         except (WireError, UserError, KeyError, TypeError, ValueError):  # it has ended meanwhile, or is on another host
             self._written = 0
 
@@ -121,3 +122,14 @@ class Newest:
             return None
         self.source = path.name
         return found, tree
+
+
+def _reader_of(spec: StreamSpec, address: Mapping[str, Any]) -> NewestReader:
+    """Reads the newest parameters of a publisher in shared memory without its knowledge."""
+    if address["agreed"] != agreement(spec.record, spec.answer):
+        raise WireError(f"the parameters of {address['name']} are of another shape", code="W01")
+    layout, memory = Layout(spec.record), address["memory"]
+    segment = Segment.attach(
+        int(address["pid"]), int(memory["descriptor"]), int(memory["size"]), int(address["source"]), to_write=False
+    )
+    return NewestReader(layout, segment.buffer)

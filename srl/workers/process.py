@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from srl.core.errors import SrlError
-from srl.core.machine import yield_cores
+from srl.core.machine import BELOW_ALL, leave_cores
 from srl.core.registry import load_plugins
 from srl.streams.transport import Network
 from srl.workers.loop import WorkerLoop
@@ -131,7 +131,7 @@ class ProcessAgent:
         )
         self.phase = "open"
         if not self._inline:
-            yield_cores(self.loop.nice)
+            os.nice(min(self.loop.nice, 19))
         self._send({"type": "bound", "process": self.process, "pid": os.getpid(), "ends": self.loop.bound()})
 
     def _peers(self, message: Message) -> None:
@@ -151,6 +151,8 @@ class ProcessAgent:
 
     def _go(self, message: Message) -> None:
         gc.freeze()  # what is there by now stays: looking through it again and again costs a trainer 5 %
+        if not self._inline and self.loop is not None and self.loop.nice >= BELOW_ALL:
+            leave_cores()  # not before: the others wait until it is made
         self.phase = "running"
 
     def _drain(self, message: Message) -> None:

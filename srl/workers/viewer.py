@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from srl.core.load import option
 from srl.core.machine import BELOW_ALL
-from srl.core.types import Waiting
-from srl.show.open import How, open_show
+from srl.core.types import Shown, Waiting
+from srl.graph.spec import Graph
+from srl.show.open import open_show
 from srl.streams.param import ParamSubscriber
 from srl.streams.peers import End
 from srl.workers.base import Context, Port, Worker
@@ -17,12 +18,7 @@ from srl.workers.viewing import Viewing
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewerArgs:
-    show: How = option("auto", "window, page (in a browser, on this host only) or film; auto: a window where there is a display")
-    fps: float | None = option(None, "steps a second; null: as fast as the real thing", low=0.1, high=1000)
-    every: int = option(0, "env steps of training between two episodes; 0: one after the other", low=0)
-    greedy: bool = option(True, "play the most likely actions")
-    port: int = option(0, "port of the page; 0: any that is free", low=0, high=65535)
+class ViewerArgs(Shown):
     share: float = option(0.25, "part of one core that it may use", low=0.001, high=1)
 
 
@@ -52,6 +48,10 @@ class ViewerWorker(Worker):
             raise
 
     @classmethod
+    def sizes(cls, args: ViewerArgs, port: str, graph: Graph) -> Mapping[str, int]:
+        return {"quiet": 1}
+
+    @classmethod
     def about(cls, args: ViewerArgs) -> str:
         """`a page, at most 0.25 cores`"""
         what = {"auto": "a window or a page", "window": "a window", "page": "a page", "film": "films"}[args.show]
@@ -66,7 +66,7 @@ class ViewerWorker(Worker):
         return self._viewing.poll()
 
     def wake_at(self) -> float | None:
-        return self._viewing.wake_at
+        return None if self.context.inline else self._viewing.wake_at
 
     def waits(self) -> tuple[Waiting, ...]:
         return ()

@@ -68,3 +68,15 @@ def test_versions_only_grow(rig: Rig) -> None:
         publisher.publish(5, params(5))
     with raises("W01", match="w"):
         publisher.publish(6, {"w": np.zeros(3, np.float32), "head": {"b": np.zeros(3, np.float32)}})
+
+
+def test_a_quiet_subscriber_is_not_woken_and_finds_the_newest_when_it_looks(rig: Rig) -> None:
+    publisher = rig.publisher()
+    reader, loud = rig.open(rig.spec("param"), "subscriber", "viewer/0", quiet=1), rig.subscriber()
+    rig.join([publisher], [reader, loud])
+    rig.settle()
+    for number in range(1, 20):
+        publisher.publish(number, params(number))
+    if rig.via == "shm":
+        assert rig.wakeups[1].deliver() == 0 < rig.wakeups[2].deliver()
+    assert rig.until(lambda: (found := reader.latest(-1)) and (found[1]["w"] == 19).all())

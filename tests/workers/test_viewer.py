@@ -65,6 +65,11 @@ def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
         threading.Event().wait(0.005)
 
 
+def rest(stage: Stage) -> None:
+    """As the loop of a process of its own would."""
+    threading.Event().wait(max(0.0, stage.worker._viewing.wake_at - time.monotonic()))
+
+
 @pytest.fixture
 def eyes(monkeypatch: pytest.MonkeyPatch) -> Eyes:
     shown = Eyes()
@@ -113,7 +118,7 @@ def test_nothing_is_played_while_nobody_looks(eyes: Eyes) -> None:
         before, end = time.process_time(), time.monotonic() + 0.5
         while time.monotonic() < end:
             here.poll()
-            here.loop.wait(0.5)
+            rest(here)
         assert len(eyes.seen) == 1 and time.process_time() - before < 0.05
         eyes.wanted = True
         until(lambda: (here.poll(), len(eyes.seen) > 1)[1])
@@ -140,7 +145,7 @@ def test_it_uses_no_more_than_its_part_of_a_core(eyes: Eyes, share: float) -> No
         before, begun = time.process_time(), time.monotonic()
         while time.monotonic() < begun + 3.0:
             here.poll()
-            here.loop.wait(0.5)
+            rest(here)
         used = (time.process_time() - before) / (time.monotonic() - begun)
         assert len(eyes.seen) > 5
         assert used < share + share / 3 + 0.04  # what was saved up before, and this loop
