@@ -27,7 +27,7 @@ def plan_lines(
         numbers = ""
         if derived is not None and derived.policies[name].params != {}:
             numbers = f", {sum(math.prod(leaf.shape) for _, leaf in leaves(derived.policies[name].params)):,} parameters"
-            if entry.policy.use in ("actor_critic", "recurrent"):
+            if entry.policy.use in ("actor_critic", "recurrent", "q_network", "recurrent_q"):
                 numbers += "".join(f"\n{text}" for text in encoders(derived.policies[name].spec.obs))
         lines.append((f"policy {name}" if len(graph.policies) > 1 else "policy", f"{words(entry.policy)}{learner}{numbers}"))
     lines += [("why", reason) for reason in why]

@@ -47,8 +47,9 @@ class RingShape:
         every = 1
         if "memory" in record:
             every = window.memory_every or 1
-            if steps % every:
-                raise SettingError("window", f"must start at every k-th row of a slab of {steps} rows, not at every {every}-th")
+            if steps % every and every % steps:
+                wanted = f"must start where slabs of {steps} rows have a memory, and these windows start at every {every}-th row"
+                raise SettingError("window", wanted, ("try", f"sampling.steps={-(-steps // every) * every}"))
         shape = cls(columns=columns, rows=0, every=every, window=window, frames=Frames.of(record, history))
         needed = -(-size // columns) + 1 + shape.behind
         least = window.rows + steps + every + 2 * shape.behind + 1
@@ -176,8 +177,8 @@ class Rings:
             parts = asked if name in ASKED or name == "frames" else acted
             if name == "frames":
                 leaf = leaf[:, :, :, -1]
-            elif name == "memory":
-                parts = _parts(head // every, len(leaf), rows // every)
+            elif name == "memory":  # of slabs that are shorter than `every`, only some have one that is needed
+                parts = _parts(head // every, len(leaf), rows // every) if head % every == 0 else []
             if name == "state":
                 leaf = leaf[:, :, None] if agents == 1 else np.repeat(leaf, agents, axis=1)
             elif agents > 1:

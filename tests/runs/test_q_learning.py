@@ -29,6 +29,11 @@ RUNS: dict[str, dict[str, Any]] = {
         "policy": {"hidden": [8], "width": 8, "cell": "lstm"},
         "sampling": {"steps": 8},
     },
+    "r2d2_slabs_of_one_step": {
+        "algorithm": {"use": "r2d2", "prioritised": False},
+        "env": "cartpole_positions",
+        "policy": {"hidden": [8], "width": 8},
+    },
 }
 COMMON = {"sampling": {"envs": 2}, "replay": {"size": 600, "batch": 16, "warmup": 60, "updates_per_step": 0.25}, "evaluation": None}
 
