@@ -35,6 +35,7 @@ class Mixture:
             self.fixed.sample(fixed, rng, of_fixed)
         if fixed < count:
             self.online.sample(count - fixed, rng, of_online)
+            out["version"][:fixed] = out["version"][fixed:].max()  # fixed rows are of no policy, and never stale
         out["ids"][...] *= 2
         out["ids"][:fixed] += 1
         out["env_steps"][0] = self.online.env_steps

@@ -37,6 +37,7 @@ def test_a_share_of_every_batch_is_from_the_fixed_rows(window, every, share):
     assert (out["obs"]["a"] // 1_000_000 == np.where(of_fixed, 2, 1)[:, None, None]).all()
     assert (out["obs"]["picture"][..., 0, 0] == out["obs"]["a"][..., 0] % 251).all()
     assert out["env_steps"][0] == online.env_steps
+    assert (out["version"][of_fixed] == out["version"][~of_fixed].max()).all()
 
 
 def test_what_is_given_back_finds_its_source():
