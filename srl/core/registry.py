@@ -79,6 +79,8 @@ BUILTIN: dict[str, dict[str, str]] = {
 
 OFF_POLICY = frozenset({"sac", "td3", "ddpg", "dqn", "r2d2"})
 """Algorithms that train from a replay: known without importing them."""
+IN_PARTS = frozenset({"sac", "td3", "ddpg"})
+"""Algorithms whose updates have two parts that run at the same time."""
 
 C = TypeVar("C")
 _PREFIX = "srl_file_"

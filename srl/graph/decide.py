@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from srl.config.experiment import Experiment, Staleness, StreamSettings
 from srl.core.errors import NotImportable, UserError
 from srl.core.machine import Machine
-from srl.core.registry import REGISTRIES
+from srl.core.registry import IN_PARTS, REGISTRIES
 from srl.core.text import count
 from srl.core.where import Provenance
 from srl.graph import replays
@@ -127,15 +127,18 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
             path=("sampling", "envs"),
         )
     staleness = experiment.staleness.max
+    device = experiment.device if experiment.device != "auto" else "cuda" if machine.gpus else "cpu"
+    named = {name: entry.algorithm.use for name, entry in experiment.entries().items() if entry.algorithm is not None}
     return Sizes(
         envs=envs,
         steps=int(sampling.steps),
         workers=workers,
         groups=groups,
         staleness=staleness if staleness != "auto" else 0 if together or experiment.mode == "inline" else 1,
-        device=experiment.device if experiment.device != "auto" else "cuda" if machine.gpus else "cpu",
+        device=device,
         entries=tuple(experiment.entries()),
         learning=experiment.learning,
+        in_parts=tuple(name for name, use in named.items() if use in IN_PARTS) if machine.cores > 1 and device == "cpu" else (),
     )
 
 

@@ -28,6 +28,8 @@ class Sizes:
     """Those that are trained."""
     replayed: tuple[str, ...] = ()
     """Those whose batches a replay draws."""
+    in_parts: tuple[str, ...] = ()
+    """Those whose trainers use two threads."""
 
     @property
     def per_group(self) -> int:
@@ -145,7 +147,14 @@ class _Layout:
             title = _name("trainer", name, self._sizes.learning)
             drawn = self._replays(name, settings.get("inside", title)) if name in self._sizes.replayed else self._slabs(name)
             self.graph.node(
-                "trainer", title, policy=name, params=self._params[name], device=self._sizes.device, **drawn, **settings
+                "trainer",
+                title,
+                policy=name,
+                params=self._params[name],
+                device=self._sizes.device,
+                **drawn,
+                threads=2 if name in self._sizes.in_parts else 1,
+                **settings,
             )
 
     def _slabs(self, name: str) -> dict[str, Any]:
