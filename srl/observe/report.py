@@ -100,6 +100,8 @@ class Report:
     """Frames for every row that the learner could read: epochs on-policy, updates per step x batch from a replay."""
     lag: Mapping[str, float] = field(default_factory=dict)
     """Of the policy that recorded the rows trained on: `updates` and `ms`, of each the mean and `_p99`."""
+    replay: Mapping[str, float] = field(default_factory=dict)
+    """Of all replays: `rows` of `size`, and the updates that are `owed` to the env steps that came in."""
     returns: Mapping[str, float] = field(default_factory=dict)
     """Mean return of the last 100 episodes by team; the team of a single agent is ``""``."""
     stats: Mapping[str, float] = field(default_factory=dict)

@@ -22,7 +22,7 @@ def screen(report: Report, width: int = 80) -> list[str]:
     for policy, values in report.training.items():
         lines += _packed(training(policy, values), width, rows=1)
     lines += _packed([rates(report), f"update {report.update:,}"], width)
-    lines += _packed([learning(report), f"lag {lag(report)}" if report.lag else ""], width)
+    lines += _packed([learning(report), f"lag {lag(report)}" if report.lag else "", replay(report)], width)
     lines += _packed([f"{name} {value:.2f}" for name, value in report.stats.items()], width, between="  ")
     if report.workers:
         rows = [_worker(row) for row in by_role(report.workers)]
@@ -98,6 +98,15 @@ def learning(report: Report) -> str:
     if not report.frame_rate:
         return ""
     return f"{report.update_rate:,.0f} updates/s, {report.frame_rate:,.0f} frames/s, replay ratio {report.replay_ratio:.3g}"
+
+
+def replay(report: Report) -> str:
+    """`replay 50,000 of 1,000,000 rows, 3 updates owed`"""
+    found = report.replay
+    if not found:
+        return ""
+    owed = f"{found['owed']:,.0f} updates owed" if found["owed"] >= 0 else "warming up"
+    return f"replay {found['rows']:,.0f} of {found['size']:,.0f} rows, {owed}"
 
 
 def lag(report: Report) -> str:

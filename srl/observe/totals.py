@@ -18,6 +18,8 @@ from srl.observe.metrics import Processors, Rate
 from srl.observe.report import Report, StreamRow, WorkerRow, by_role
 from srl.workers.messages import ProcessReport, WorkerReport
 
+_OF_REPLAYS = ("rows", "size", "owed")
+
 
 @dataclass(slots=True)
 class _Seen:
@@ -171,6 +173,7 @@ class Totals:
             train_rate=self._rate("trained_steps", now),
             update_rate=self._rate("optimizer_steps", now),
             frame_rate=self._rate("frames", now),
+            replay={name: self.total(f"replay/{name}") for name in _OF_REPLAYS if self._merged(f"replay/{name}") is not None},
             lag={name.removeprefix("lag/"): value for name, value in figures.last.items() if name.startswith("lag/")},
             returns=figures.returns(),
             stats={name: recent[f"episode/{name}"] for name in headline if f"episode/{name}" in recent},

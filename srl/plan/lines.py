@@ -35,7 +35,10 @@ def plan_lines(
     lines += [("batch", text) for text in _batches(graph, derived)]
     lines.append(("threads", _threads(graph, machine)))
     if derived is not None:
-        lines.append(("memory", f"{size(shared)} shared of {size(machine.shared_free)} free"))
+        kinds = {node.name: REGISTRIES["worker"].resolve(node.worker) for node in graph.nodes}
+        own = sum(kinds[node.name].memory(load(kinds[node.name].Args, node.args), node, graph, derived) for node in graph.nodes)
+        kept = f", {size(own)} for replays," if own else ""
+        lines.append(("memory", f"{size(shared)} shared{kept} of {size(machine.shared_free)} free"))
     lines.append(("stop", _stop(graph)))
     return lines
 
@@ -52,8 +55,10 @@ def _batches(graph: Graph, derived: Derived | None) -> Iterable[str]:
     args = [load(REGISTRIES["worker"].resolve(node.worker).Args, node.args) for node in graph.nodes]
     sampling = next((one for one in args if hasattr(one, "envs") and hasattr(one, "steps")), None)
     for trainer in (one for one in args if hasattr(one, "slabs") and hasattr(one, "policy")):
-        if sampling is None or not trainer.slabs:
+        if sampling is None:
             return
+        if not trainer.slabs:
+            continue
         policy, envs, steps = trainer.policy, trainer.slabs * sampling.envs, sampling.steps
         agents = derived.policies[policy].spec.agents if derived is not None else 1
         rows = envs * steps * agents
