@@ -141,6 +141,34 @@ def inserting(size: int) -> None:
                 report("  the slab", cost)
 
 
+def sequences() -> None:
+    """R2D2: 40 rows of burn-in, 40 trained ones, 5 more, an LSTM of 256."""
+    window, record = Window(40, 40, 5), half_cheetah(40, 4, "float32")
+    record["memory"] = {name: Leaf((8, 4, 1, 256), "float32") for name in ("c", "h")}
+    for settings in ({}, {"priorities": Priorities()}):
+        store, slab = Store(record, columns=4, size=200_000, window=window, **settings), slab_of(record)
+        for index in range(1300):
+            store.insert(slab, 0, index > 0)
+        out, rng = zeros(batch_record(record, 64, window)), np.random.default_rng(4)
+        how = ", by priority" if settings else ""
+        report(f"64 sequences of 85 rows{how}", least(partial(store.sample, 64, rng, out), 100))
+
+
+def pictures() -> None:
+    """Stacks of four frames of 84 x 84, kept whole or as single frames."""
+    record = half_cheetah(32, 8, "float32")
+    record["obs"] = Leaf((33, 8, 1, 4, 84, 84), "uint8")
+    slab = zeros(record)
+    slab["valid"][...] = True
+    for history in ((), ("obs",)):
+        store = Store(record, columns=8, size=20_000, window=SINGLE, history=history)
+        for index in range(90):
+            store.insert(slab, 0, index > 0)
+        out, rng = zeros(batch_record(record, 32, SINGLE)), np.random.default_rng(5)
+        how = "single frames" if history else "whole stacks"
+        report(f"32 pictures of 4 x 84 x 84 from {how}", least(partial(store.sample, 32, rng, out), 100))
+
+
 def memory(size: int) -> None:
     for dtype in ("float32", "float64"):
         record = half_cheetah(1, 1, dtype)
@@ -181,6 +209,8 @@ if __name__ == "__main__":
     drawing(options.size)
     priorities(options.size)
     inserting(options.size)
+    sequences()
+    pictures()
     memory(options.size)
     if options.long:
         long()
