@@ -259,7 +259,7 @@ class Controller:
         for member in self._members.of("running"):
             self._send(member, "drain", last=at_goal)
         self._wait(
-            lambda waited: [] if self._hurry or waited > DRAIN or (at_goal and self._asked) else self._members.of("running"),
+            lambda waited: [] if self._hurry or waited > DRAIN or (at_goal and self._asked) else self._members.undrained(),
             f"to drain, at most {DRAIN:g} s; {'Ctrl-C saves and ends' if at_goal else 'another Ctrl-C ends the run'} at once",
         )
 
@@ -298,8 +298,9 @@ class Controller:
     def _count_killed(self) -> None:
         """Account for the processes that had to be killed: their last counts are lost."""
         late = self._members.alive()
-        if self._ending is not None and self._ending.drain and not self._hurry and late:
-            self.log.event("note", text=f"did not end, killed: {', '.join(member.name for member in late)}")
+        missed = [member.name for member in late if not self._failures.spared(member)]
+        if self._ending is not None and self._ending.drain and not self._hurry and missed:
+            self.log.event("note", text=f"did not end, killed: {', '.join(missed)}")
         for member in late:
             workers, observers = [one.name for one in member.workers], self._members.observers(member)
             self.totals.forget(member.name, workers, member.ends, observers)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from srl.core.registry import REGISTRIES
 from srl.core.types import BoundEnd, WorkerId
 from srl.graph.placement import feeds, workers_by_process
 from srl.graph.spec import Graph
@@ -71,6 +72,14 @@ class Members(dict[str, Member]):
     def of(self, phase: Phase) -> list[Member]:
         """The processes in this phase."""
         return [member for member in self.values() if member.phase == phase]
+
+    def undrained(self) -> list[Member]:
+        """Those that the end of the run waits for."""
+        return [member for member in self.of("running") if self._drains(member)]
+
+    def _drains(self, member: Member) -> bool:
+        nodes = {worker.node for worker in member.workers}
+        return any(REGISTRIES["worker"].resolve(self._graph.node(name).worker).drains for name in nodes)
 
     def alive(self) -> list[Member]:
         """The processes that have not ended."""

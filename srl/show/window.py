@@ -16,13 +16,11 @@ class Window(Show):
         self.address = "a window"
         try:
             import tkinter
-
-            self._root = tkinter.Tk(className="srl")
-        except (ImportError, RuntimeError) as error:  # TclError is a RuntimeError of tkinter's own
+        except ImportError as error:
             raise _no_window(str(error)) from error
-        except Exception as error:
-            if type(error).__name__ != "TclError":
-                raise
+        try:
+            self._root = tkinter.Tk(className="srl")
+        except tkinter.TclError as error:
             raise _no_window(str(error)) from error
         self._root.title(title)
         self._root.protocol("WM_DELETE_WINDOW", self.close)
@@ -30,12 +28,11 @@ class Window(Show):
         self._facts = tkinter.Label(self._root, anchor="w", justify="left")
         self._picture.pack()
         self._facts.pack(fill="x")
-        self._image = tkinter.PhotoImage
+        self._image, self._lost = tkinter.PhotoImage, tkinter.TclError
 
     @property
     def wanted(self) -> bool:
-        if self._root is not None:
-            self._root.update()  # its user may have closed it
+        self._update()  # its user may have closed it
         return self._root is not None
 
     def picture(self, frame: Any, facts: Facts) -> None:
@@ -46,11 +43,18 @@ class Window(Show):
         self._shown = self._image(data=b"P6 %d %d 255\n" % (width, height) + picture.tobytes(), format="PPM")
         self._picture.configure(image=self._shown)
         self._facts.configure(text=facts.line().replace("   ", "\n"))
-        self._root.update()
+        self._update()
 
     def close(self) -> None:
         if self._root is not None:
-            self._root.destroy()
+            root, self._root, self.closed = self._root, None, True
+            root.destroy()
+
+    def _update(self) -> None:
+        try:
+            if self._root is not None:
+                self._root.update()
+        except self._lost:  # the display was closed
             self._root, self.closed = None, True
 
 

@@ -70,6 +70,8 @@ class Worker(ABC):
     """Priority of its process where there are more processes than cores. A trainer has 0: credits bound the workers that feed it,
     so that these may yield to it."""
 
+    drains: ClassVar[bool] = True
+    """The end of a run waits until it has drained; False: it has nothing to finish, and no time for it on a busy machine."""
     slow: ClassVar[bool] = False
     """Its `poll` takes long, as an update does: workers of other processes must not wait for others of its process."""
 

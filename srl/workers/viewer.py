@@ -30,6 +30,7 @@ class ViewerWorker(Worker):
     nice = BELOW_ALL
     noun = "viewer"
     advice = None
+    drains = False
     args: ViewerArgs
 
     def __init__(self, args: ViewerArgs, ends: Mapping[str, End], context: Context) -> None:

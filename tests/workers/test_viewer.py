@@ -17,7 +17,7 @@ import pytest
 from stage import Stage
 
 import srl
-from srl.control.controller import Controller
+from srl.control.controller import DRAIN, Controller
 from srl.core.errors import UserError
 from srl.core.spec import zeros
 from srl.core.tree import map_tree
@@ -206,3 +206,38 @@ def test_a_run_goes_on_without_a_viewer_that_was_killed(kind: str, tmp_path: Pat
     notes = [event["text"] for event in read_lines(folder.events) if event["event"] == "note"]
     assert any(f"{kind}/0 died (signal 9): the run goes on without it" in note for note in notes)
     assert all(ledger.balanced for ledger in controller.totals.ledgers())
+
+
+def test_the_end_of_a_run_does_not_wait_for_a_viewer_that_gets_no_processor_time(tmp_path: Path) -> None:
+    prepared = prepare(settings=RUN, overrides=["mode=local", "stop=null", "stop.seconds=100", "viewer.show=page"])
+    controller = Controller(prepared.graph, folder=RunFolder.create(tmp_path, "viewer", 1), derived=prepared.derived)
+    took: list[float] = []
+
+    def disturb() -> None:
+        try:
+            until(lambda: controller.totals.total("updates") >= 3)
+            os.kill(controller._backend.processes["viewer/0"], signal.SIGSTOP)
+        finally:
+            took.append(time.monotonic())
+            controller.stop()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    result = controller.run()
+    thread.join()
+    assert result.kind == "done" and not result.failures, result.format()
+    assert time.monotonic() - took[0] < DRAIN - 1
+    assert all(ledger.balanced for ledger in controller.totals.ledgers())
+
+
+@pytest.mark.parametrize("layout", ["inline", "impala", "seed", "decoupled"])
+def test_every_layout_has_a_place_for_it(layout: str) -> None:
+    policies = {name: {"algorithm": "ppo"} for name in ("hider", "seeker")}
+    settings = {"env": "hide_and_seek", "policies": policies, "agents": {"hider*": "hider", "seeker*": "seeker"}}
+    graph = prepare(settings=settings, overrides=[f"layout={layout}", "viewer=true"], inspect=False).graph
+    viewer = graph.node("viewer")
+    assert viewer.ports == {"params:hider": "params.hider", "params:seeker": "params.seeker"}
+    assert viewer.on_failure == ("stop" if layout == "inline" else "leave")
+    assert viewer.args["share"] == (0.02 if layout == "inline" else 0.25)
+    off = prepare(settings=settings, overrides=[f"layout={layout}", "viewer=false"], inspect=False).graph
+    assert "viewer" not in [node.name for node in off.nodes]
