@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,24 @@ _WARM = 2
 _SAMPLED = "total/env_steps"
 
 
+_PARTS = {
+    "env step": "us per env step",
+    "inference": "us",
+    "inserting": "us, rows into the replay",
+    "sampling": "us, batches out of the replay",
+    "training": "us, all epochs or updates",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Microseconds per env step on one core, each measured by itself."""
+    """Microseconds per env step on one core, each part measured by itself."""
 
-    env: float
-    act: float
-    train: float
+    parts: Mapping[str, float]
 
     def limit(self, cores: int) -> float:
         """Env steps per second if nothing else took any time."""
-        return cores * 1e6 / (self.env + self.act + self.train)
+        return cores * 1e6 / sum(self.parts.values())
 
 
 def bench(argv: list[str]) -> int:
@@ -48,13 +55,11 @@ def bench(argv: list[str]) -> int:
     before = measure(prepared, given.seconds / 6)
     rate = achieved(prepared)
     after = measure(prepared, given.seconds / 6)  # the machine may have become slower meanwhile
-    costs = Costs(*(sum(pair) / 2 for pair in zip(astuple(before), astuple(after), strict=True)))
+    costs = Costs({name: (before.parts[name] + after.parts[name]) / 2 for name in before.parts})
     cores = prepared.machine.cores
     limit = costs.limit(cores)
     rows = [
-        ("env step", f"{costs.env:.3f}", "us per env step"),
-        ("inference", f"{costs.act:.3f}", "us"),
-        ("training", f"{costs.train:.3f}", "us, all epochs"),
+        *((name, f"{cost:.3f}", _PARTS[name]) for name, cost in costs.parts.items()),
         ("limit", f"{limit:,.0f}", f"env steps/s on {count(cores, 'core')}"),
         ("achieved", f"{rate:,.0f}", f"env steps/s, layout {prepared.experiment.layout}, {given.seconds:g} s"),
         ("ratio", f"{rate / limit:.1%}", ""),
@@ -64,10 +69,10 @@ def bench(argv: list[str]) -> int:
 
 
 def measure(prepared: Prepared, seconds: float) -> Costs:
-    """Run the same workers in one process and time each part."""
+    """Run the same workers in one process, on one thread, and time each part."""
     from srl.session import Session
 
-    session = Session(prepared.graph)
+    session = Session(replace(prepared.graph, nodes=tuple(replace(node, threads=1) for node in prepared.graph.nodes)))
     try:
         session.step(_WARM)
         clocks, sampled = _attach(session.workers), session.totals["env_steps"]
@@ -78,7 +83,7 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
         sampled = session.totals["env_steps"] - sampled
     finally:
         session.close()
-    return Costs(*(1e6 * clock.total / sampled for clock in clocks))
+    return Costs({name: 1e6 * clock.total / sampled for name, clock in clocks.items() if clock.total})
 
 
 def achieved(prepared: Prepared) -> float:
@@ -119,14 +124,21 @@ class _Clock:
         return timed
 
 
-def _attach(workers: Any) -> tuple[_Clock, _Clock, _Clock]:
-    """Put clocks around what the workers call: env.step, policy.act, learner.update."""
-    env, act, train = clocks = (_Clock(), _Clock(), _Clock())
+def _attach(workers: Any) -> dict[str, _Clock]:
+    """Put clocks around what the workers call: the env, the policy, the replay and the learner."""
+    clocks = {name: _Clock() for name in _PARTS}
+
+    def attach(part: str, holder: Any, name: str) -> None:
+        setattr(holder, name, clocks[part].around(getattr(holder, name)))
+
     for worker in workers.values():
         for group in getattr(worker, "groups", ()):
-            group.env.step = env.around(group.env.step)
-        if hasattr(worker, "learner"):
-            worker.learner.update = train.around(worker.learner.update)
+            attach("env step", group.env, "step")
+        if hasattr(worker, "batches"):
+            attach("inserting", worker.store, "insert")
+            attach("sampling", worker.batches, "sample")
+        elif hasattr(worker, "learner"):
+            attach("training", worker.learner, "update")
         elif hasattr(worker, "policy"):
-            worker.policy.act = act.around(worker.policy.act)
+            attach("inference", worker.policy, "act")
     return clocks

@@ -74,7 +74,7 @@ class ReplayWorker(Resumable, Worker):
         record: Any = context.derived.streams[context.node.ports["source"]].record
         settings = _settings(args, context.node, context.graph, context.derived)
         self.store = Store(record, **settings)
-        self._batches = self._with_data(record, settings)
+        self.batches = self._with_data(record, settings)
         steps, envs, self._agents = record["reward"].shape
         self._per_slab = envs * self._agents
         self._slab_steps = steps * envs
@@ -163,7 +163,7 @@ class ReplayWorker(Resumable, Worker):
         while not self._draining and self._may_draw and (batch := self._sink.alloc()) is not None:
             before = time.perf_counter()
             tree = cast("dict[str, Any]", batch.tree)
-            self._batches.sample(self.args.batch, self._rng, tree)
+            self.batches.sample(self.args.batch, self._rng, tree)
             tree["env_steps"][0] -= self._before
             self._sink.put(batch)
             self.limiter.drawn += 1
@@ -230,7 +230,7 @@ class ReplayWorker(Resumable, Worker):
             return 0
         while (loan := end.get()) is not None:
             given = dict(cast("dict[str, Any]", loan.tree))
-            missing = self._batches.give_back(given.pop("ids"), given)
+            missing = self.batches.give_back(given.pop("ids"), given)
             self.reading.count("replay/overwritten", missing)
             loan.release()
             done += 1

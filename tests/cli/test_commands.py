@@ -253,11 +253,20 @@ def test_launch_from_python_returns_a_run(tmp_path):
     assert run.metrics()[-1]["update"] == 2
 
 
-def test_bench_times_every_part_of_a_step():
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["experiment=cartpole", "sampling.envs=8", "sampling.steps=16"], ["env step", "inference", "training"]),
+        (
+            ["env=CartPole-v1", "algorithm=dqn", "replay.warmup=20", "replay.batch=16"],
+            ["env step", "inference", "inserting", "sampling", "training"],
+        ),
+    ],
+)
+def test_bench_times_every_part_of_a_step(words: list[str], parts: list[str]) -> None:
     from srl.cli.bench import measure
     from srl.plan.prepare import prepare
 
-    words = ["~stop", "sampling.envs=8", "sampling.steps=16", "evaluation=null"]
-    costs = measure(prepare("cartpole", words), 0.2)
-    assert min(costs.env, costs.act, costs.train) > 0
-    assert costs.limit(2) == pytest.approx(2e6 / (costs.env + costs.act + costs.train))
+    costs = measure(prepare(overrides=[*words, "stop=null", "evaluation=null"]), 0.2)
+    assert list(costs.parts) == parts and min(costs.parts.values()) > 0
+    assert costs.limit(2) == pytest.approx(2e6 / sum(costs.parts.values()))
