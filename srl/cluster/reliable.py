@@ -1,4 +1,4 @@
-"""Numbered messages over calls that may break: nothing is lost, nothing arrives twice, order is kept."""
+"""Exactly-once, ordered messages over calls that may break."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNNUMBERED = ("hello", "welcome", "report")
 
 
 class ReliableChannel:
-    """One side. A message is kept until the other side has acknowledged it."""
+    """One side of the connection. A message is kept until the other side has acknowledged it."""
 
     def __init__(self) -> None:
         self.taken = 0

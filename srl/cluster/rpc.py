@@ -89,7 +89,7 @@ class _Host:
     call: Any = None
     """The queue of the call that is open now."""
     since: float = float("inf")
-    """When its last call ended. A host that never came is not lost: the stall limit of the run ends that wait."""
+    """When its last call ended. A host that never connected does not count as lost: the stall limit of the run covers it."""
     gone: bool = False
 
 
@@ -120,7 +120,7 @@ class RemoteBackend(Backend):
 
     @property
     def join(self) -> Join:
-        """What a supervisor needs in order to dial in."""
+        """The address and secrets for a supervisor."""
         return Join(self._run, self.address, self._credentials.ca.decode(), self._credentials.token)
 
     @property
@@ -259,7 +259,7 @@ class Attachment:
 
     @property
     def is_open(self) -> bool:
-        """Whether the call is open and the controller has welcomed us."""
+        """Whether the call is open and the controller has accepted it."""
         return self._call is not None
 
     def fileno(self) -> int:

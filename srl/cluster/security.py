@@ -1,4 +1,4 @@
-"""Who may join a run: a CA and a server certificate made for it, and a token of 256 bits. Secrets never appear in argv."""
+"""Credentials of a run: a CA and a server certificate of its own, and a token of 256 bits. Secrets never appear in argv."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DAYS = 90
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What a supervisor needs to find its controller and to be admitted."""
+    """The address and secrets that a supervisor needs to join a run."""
 
     run: str
     address: str
@@ -43,7 +43,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the controller keeps: PEM texts and the token."""
+    """The secrets of the controller: PEM texts and the token."""
 
     ca: bytes
     certificate: bytes

@@ -69,7 +69,7 @@ class Supervisor:
                 self._each("kill")
 
     def close(self) -> None:
-        """End everything at once. Idempotent."""
+        """Kill all processes and close the call. Idempotent."""
         self._backend.close()
         self._attachment.close()
 
@@ -102,7 +102,7 @@ class Supervisor:
             self._attachment.send({"type": "report", "processes": reports})
 
     def _within_patience(self, away: float) -> bool:
-        """The controller is away: after `lease` seconds the workers stop, after `patience` seconds the supervisor ends."""
+        """After `lease` seconds without a controller the workers stop. False after `patience` seconds: the supervisor ends."""
         if away > self._lease and self._backend.processes and not self._stopping:
             self._each("stop", save=True)
             self._stopping = time.monotonic() + _GRACE

@@ -17,7 +17,7 @@ from srl.core.where import Provenance, Where
 
 PYTHON = Where("python call")
 _MOST_FILES = 100
-"""Files that one experiment inherits, each counted as often as it is named."""
+"""Maximum number of inherited files, each counted as often as it is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,7 +165,7 @@ class Experiment:
 
 
 OF_LAYOUT = ("sampling", "layout", "staleness", "replay", "evaluation", "viewer", "opponents", "device")
-"""What only a layout reads: without effect beside `graph:`."""
+"""Settings that only layouts read; they have no effect beside `graph:`."""
 SECTIONS: dict[str, type] = {
     "sampling": Sampling,
     "staleness": Staleness,
@@ -179,11 +179,11 @@ SECTIONS: dict[str, type] = {
     "streams": StreamSettings,
     "workers": WorkerSettings,
 }
-"""What `--help SECTION` knows besides algorithm, policy and env."""
+"""Sections of `--help SECTION`, besides algorithm, policy and env."""
 
 
 def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) -> Experiment:
-    """The experiment that a composed configuration states; unknown keys and wrong types are UserErrors with their place."""
+    """Load a composed configuration. Unknown keys and wrong types are UserErrors with their origin."""
     plain, places = spelled_out(config, where)
     try:
         return _read(plain)

@@ -1,4 +1,4 @@
-"""One mapping, merged from many: dicts merge, lists replace, null removes, and every value keeps its place."""
+"""Merge mappings: dicts merge, lists replace, null removes, and every value keeps its origin."""
 
 from __future__ import annotations
 

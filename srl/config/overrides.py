@@ -1,4 +1,4 @@
-"""Overrides as they are typed: `a.b=3`, `a.list=[1,2]`, `+a.new=1`, `~a.b`, `@file.yaml`."""
+"""Overrides on the command line: `a.b=3`, `a.list=[1,2]`, `+a.new=1`, `~a.b`, `@file.yaml`."""
 
 from __future__ import annotations
 

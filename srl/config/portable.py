@@ -1,4 +1,4 @@
-"""Settings that mean the same in every process and folder: absolute paths, and import paths of classes."""
+"""Make settings independent of process and folder: absolute paths, and import paths of classes."""
 
 from __future__ import annotations
 

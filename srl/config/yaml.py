@@ -1,4 +1,4 @@
-"""YAML with the scalars of YAML 1.2, no key given twice, and the place of every value.
+"""YAML with the scalars of YAML 1.2, no duplicate keys, and the origin of every value.
 
 Stock PyYAML reads `1e-4` as text, `010` as 8, `yes` as true and `12:30:00` as 45000; here they are 0.0001, 10, text and text.
 Tags are not supported. What is nested too deeply, or too large, is refused while it is read.
@@ -43,7 +43,7 @@ _CDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """Plain data and where each of its values stands."""
+    """Plain data with the origin of each value."""
 
     data: Any
     provenance: Provenance
@@ -71,7 +71,7 @@ def parse(text: str, source: str = "text") -> Sourced:
 
 
 def scalar(text: str) -> Any:
-    """What a plain scalar means in the core schema of YAML 1.2 (and `300_000`)."""
+    """The value of a plain scalar in the core schema of YAML 1.2 (and of `300_000`)."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.match(text):
@@ -115,7 +115,7 @@ class _Builder:
         return data
 
     def _value(self, event: Any, path: Path) -> Any:
-        """The data that begins with this event; its place is recorded unless that of its key already is."""
+        """The data that begins with this event. Its origin is recorded, unless the one of its key was."""
         self._count(1, event)
         if len(path) > _DEEPEST:
             raise self._bad(f"nested more than {_DEEPEST} levels deep", event)

@@ -13,7 +13,7 @@ from srl.workers.messages import Message
 from srl.workers.process import ProcessAgent
 
 UNMEASURED: Message = {"rss": 0, "free": None, "out_of_memory": False}
-"""In the `exit` of a process that nothing is known of."""
+"""Fields of the `exit` message of a process that was not measured."""
 
 _SWEEPS = 256
 """Sweeps of the inline backend before it gives the controller its turn."""
@@ -23,7 +23,7 @@ _WORKING_SWEEPS = 1000
 
 
 class Backend(ABC):
-    """Starts processes, passes messages to and from them, and ends them."""
+    """Starts and ends processes, and passes messages to and from them."""
 
     @abstractmethod
     def send(self, message: Message) -> None:

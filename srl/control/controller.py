@@ -34,7 +34,7 @@ _TICK = 0.1
 
 
 class Controller:
-    """Takes the processes of one run from start to end."""
+    """Runs the processes of one run from start to end."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Controller:
         member.phase, member.ends, member.failure = "starting", (), None
 
     def _advance(self) -> None:
-        """When all are bound, attach and build the new ones; when all are ready, let them run."""
+        """Attach and build new processes once all are bound; let them run once all are ready."""
         phases = set(self._members.phases.values())
         if "starting" in phases:
             return
@@ -222,11 +222,11 @@ class Controller:
             self._spawn(member)
 
     def _on_lost(self, message: Message) -> None:
-        """The host of this process is gone: treated as its death, without a log."""
+        """The host of this process cannot be reached: treat it as the death of the process, without a log."""
         self._on_exit({**message, "code": -signal.SIGKILL, "log": [message["reason"]], **UNMEASURED})
 
     def _detach(self, dead: Member) -> None:
-        """Detach the ends of a dead process everywhere; the others report what they know of its last counts."""
+        """Detach the ends of a dead process everywhere; the other processes report what they know of its last counts."""
         gone = [end.name for end in dead.ends]
         for other in self._members.values():
             if other is not dead and gone and other.phase not in ("starting", "gone"):
@@ -242,14 +242,14 @@ class Controller:
             self._end(ending)
 
     def _end(self, ending: Ending) -> None:
-        """Start the end of the run; the first reason stands."""
+        """Start to end the run. The first reason is kept."""
         if self._ending is None:
             self._ending = ending
 
     # end ----------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Let all workers finish what is open, unless the run failed."""
+        """Let all workers finish open work, unless the run failed."""
         assert self._ending is not None
         self.totals.resting = True
         self.log.event("draining" if self._ending.drain else "stopping", why=self._ending.kind)
@@ -286,17 +286,17 @@ class Controller:
             return GRACE + DRAIN
         return LATE if self._ending.drain and member.phase == "running" else GRACE
 
-    def _wait(self, whom: Callable[[float], list[Member]], what: str) -> None:
-        """Receive messages until `whom`, called with the seconds waited so far, returns no process."""
+    def _wait(self, late: Callable[[float], list[Member]], what: str) -> None:
+        """Receive messages until `late`, called with the seconds waited so far, returns no process."""
         begun, told = time.monotonic(), False
-        while late := whom(waited := time.monotonic() - begun):
+        while slow := late(waited := time.monotonic() - begun):
             if waited > QUIET and not told:
                 told = True
-                self.log.event("note", text=f"waiting for {', '.join(member.name for member in late)} {what}")
+                self.log.event("note", text=f"waiting for {', '.join(member.name for member in slow)} {what}")
             self._receive(_TICK)
 
     def _count_killed(self) -> None:
-        """Account for the processes that had to be killed: their last counts are lost."""
+        """Account for the processes that had to be killed, whose last counts are lost."""
         late = self._members.alive()
         missed = [member.name for member in late if not self._failures.spared(member)]
         if self._ending is not None and self._ending.drain and not self._hurry and missed:
@@ -309,7 +309,7 @@ class Controller:
         self._backend.send({"type": kind, "process": member.name, **fields})
 
     def _interrupt(self, kind: Kind, text: str) -> None:
-        """The first time drain and save, the second time stop at once."""
+        """Drain and save at the first call, stop at once at the second."""
         self._asked += 1
         if self._asked == 1:
             self._end(Ending(kind, text))

@@ -49,7 +49,7 @@ def reached(stop: Stop, totals: Totals) -> Ending | None:
 
 
 class Failures:
-    """Decides on every failure of a run; the controller carries it out."""
+    """Decides how a run reacts to failures. The controller carries it out."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Failures:
 
 
 def _error(member: Member) -> SrlError | None:
-    """What it raised, if that is an error of ours. It is not retried if the user must change something."""
+    """The error that it raised, if it is one of this package. A user error is not retried."""
     data = member.failure and member.failure["error"]
     return SrlError.from_data(data) if data else None
 

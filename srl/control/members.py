@@ -26,7 +26,7 @@ class Member:
     """One process."""
 
     name: str
-    """That of its first worker, or of the one that the others are placed inside of."""
+    """Name of its first worker, or of the worker that the others are placed inside of."""
     workers: tuple[WorkerId, ...]
     phase: Phase = "starting"
     ends: tuple[BoundEnd, ...] = ()
@@ -40,7 +40,7 @@ class Member:
 
     @property
     def learns(self) -> bool:
-        """Whether it takes samples or gives out parameters: then it may have something to save."""
+        """Whether it consumes samples or publishes parameters, so that it may have something to save."""
         return any(end.side in ("consumer", "publisher") for end in self.ends)
 
     def renew(self) -> None:

@@ -149,7 +149,7 @@ class ProcessBackend(Backend):
 
 
 def environment() -> dict[str, str]:
-    """That of this process, where `srl` can be imported."""
+    """The environment of this process, extended so that `srl` can be imported."""
     root = str(Path(__file__).resolve().parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
 

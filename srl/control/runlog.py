@@ -34,14 +34,14 @@ REPORT_EVERY = 1.0
 """Seconds between two reports to the sinks."""
 
 INLINE_REPORT_EVERY = 0.05
-"""The same inline, where every update is reported. Nothing is decided by what is written."""
+"""Seconds between two reports of an inline run, whose workers report every update."""
 
 STATUS_EVERY = 1.0
 """Seconds between two writes of status.json: each waits for the disk."""
 
 
 class RunLog:
-    """Gives every sink the same reports and events, and keeps status.json, from which a resume starts."""
+    """Passes reports and events to every sink, and writes status.json, from which a resume starts."""
 
     def __init__(
         self, graph: Graph, totals: Totals, folder: RunFolder | None, resume: Path | None, sinks: Iterable[Sink] = ()
@@ -49,7 +49,7 @@ class RunLog:
         self._graph, self._totals, self._folder = graph, totals, folder
         self._due = self._status_due = 0.0
         self.incarnation = 0
-        """Of the workers that start now: one more than any that this run ever had."""
+        """Incarnation of the workers that start now: greater than any that this run has used."""
         if folder is not None:
             folder.hold()
             folder.params.unlink(missing_ok=True)  # of a session that was killed
@@ -79,7 +79,7 @@ class RunLog:
         self._give(lambda sink: sink.begin(self._graph, plan))
 
     def report(self) -> None:
-        """A report has come: give it to the sinks if it is time to."""
+        """A report has arrived: pass it to the sinks if one is due."""
         self._remark()
         now = time.monotonic()
         if now < self._due:
@@ -112,14 +112,14 @@ class RunLog:
             self._folder.write_text(self._folder.params.name, json.dumps(found))
 
     def restarted(self, incarnation: int) -> None:
-        """Remember it before the new incarnation lives: none may ever be used twice."""
+        """Save the incarnation before its process starts, so that none is used twice."""
         self._top = max(self._top, incarnation)
         self._status()
 
     def finish(self, result: RunResult) -> RunResult:
-        """Last report, ledger and result; closes the sinks. Returns the result with what was saved.
+        """Write the last report, the ledger and the result, and close the sinks. Returns the result with what was saved.
 
-        Where the disk is full, all that still can be written is, and the result is shown anyway.
+        With a full disk, whatever can still be written is written, and the result is shown.
         """
         try:
             self._report()
@@ -150,7 +150,7 @@ class RunLog:
         return result
 
     def _remark(self) -> None:
-        """Once: an env gives what it does not declare. The actor's log has the figures."""
+        """Note once that an env exceeds its declared bounds. The log of the actor has the numbers."""
         if not self._remarked and (actors := self._totals.who("env/outside_bounds")):
             self._remarked = True
             self.event("note", text=f"note: observations exceed the env's declared bounds (details in the log of {actors[0]})")
@@ -162,7 +162,7 @@ class RunLog:
         self._give(lambda sink: sink.report(report))
 
     def _give(self, call: Callable[[Sink], None]) -> None:
-        """To every sink. One that fails is dropped: a run does not end because of it, unless its own files cannot be written."""
+        """Call every sink. One that fails is dropped and the run continues, unless files of the run itself cannot be written."""
         for sink in list(self._sinks):
             try:
                 call(sink)
@@ -218,13 +218,13 @@ class RunLog:
 
 
 def _newest_checkpoint(run: Path, graph: Graph) -> Path | None:
-    """The one that a resume starts from."""
+    """The checkpoint that a resume starts from."""
     found = [path for place in checkpoint_folders(run, graph) if (path := checkpoint.latest(place)) is not None]
     return max(found, key=checkpoint.step_of, default=None)
 
 
 def _counted_before(run: Path, graph: Graph) -> dict[str, float]:
-    """The totals of the run when the checkpoint was written that it goes on from: of the last line up to that step."""
+    """Totals of the run at the checkpoint that it resumes from: the last line of metrics.jsonl up to that step."""
     newest = _newest_checkpoint(run, graph)
     step = checkpoint.step_of(newest) if newest is not None else 0
     for row in reversed(list(read_numbers(RunFolder(run).metrics))):

@@ -9,7 +9,7 @@ SrlError                 exit 3
 └── WireError            W.., exit 3: what a peer sent cannot be accepted
     └── HostileFrame     W02
 
-A class exists because somebody catches it. Everything else is a code.
+There is a class for what is caught by type. Everything else is a code.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ class SrlError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """What a command returns."""
+        """The exit code of a command that fails with this error."""
         return 4 if self.code == "R02" else self.EXIT
 
     def add(self, label: str, text: str) -> Self:
-        """Append a fact that the place which raised did not know."""
+        """Append a fact that was not known where the error was raised."""
         self.facts.append((label, text))
         return self
 
     def at(self, origin: Provenance | Where | None) -> Self:
-        """Put first where the setting was written, unless that is known already."""
+        """Prepend the origin of the setting, unless it is known already."""
         if isinstance(origin, Provenance):
             path = self.path
             origin = origin.at(path) if path is not None and (not path or origin.exact(path[:1])) else None
@@ -88,7 +88,7 @@ class SrlError(Exception):
         return self
 
     def format(self) -> str:
-        """What a person reads: `error[E02]: headline`, then one indented line per fact."""
+        """The text for people: `error[E02]: headline`, then one indented line per fact."""
         parts = [f"error[{self.code}]: {self.headline}"]
         for label, text in self.facts:
             first, *rest = text.split("\n")
@@ -167,7 +167,7 @@ class CannotWrite(RunError):
 
 
 class WireError(SrlError):
-    """What a peer sent cannot be accepted."""
+    """A message or address of a peer cannot be accepted."""
 
     CODE = "W00"
 

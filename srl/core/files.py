@@ -1,4 +1,4 @@
-"""Reading files that somebody else may have written: regular files of a bounded size, in the form that is expected."""
+"""Read files that may have been written by others: only regular files of a bounded size and of the expected form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine has for us: usable cores, GPUs, free memory. Nothing heavy is imported."""
+"""The resources of this machine: usable cores, GPUs, free memory. Nothing heavy is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers measure. Each metric carries the rule by which its values are merged over time and over workers.
+"""Metrics of workers. Each metric carries the rule by which its values are merged over time and over workers.
 
 count     adds up over workers and restarts           env steps, episodes
 gauge     the state now, added up over live workers   records held

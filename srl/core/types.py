@@ -1,4 +1,4 @@
-"""What several rooms pass around: components by name, policies of a run, when it stops, what is kept, who a worker is."""
+"""Types shared by several rooms: components, policies, stop conditions, checkpoints, workers, ends of streams."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class BoundEnd:
 
 @dataclass(slots=True)
 class Counts:
-    """What an end has seen: `put` = `taken` + in flight + the sum of `dropped` without FOREIGN, added up over both ends."""
+    """Counters of an end. Added up over both ends, `put` = `taken` + in flight + the sum of `dropped` without FOREIGN."""
 
     put: int = 0
     taken: int = 0
@@ -176,7 +176,7 @@ class Counts:
     dropped: dict[str, int] = field(default_factory=dict)
 
     def drop(self, reason: str, number: int = 1) -> None:
-        """Count records that nobody takes."""
+        """Count dropped records."""
         self.dropped[reason] = self.dropped.get(reason, 0) + number
 
     def copy(self) -> Counts:
@@ -194,12 +194,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What is waited for, and for which workers."""
+    """What a worker waits for, and from which workers."""
 
     what: str
     """`credit`, `free slot`, `slabs`, `answers`, `questions`, `parameters`, `newer parameters`, `past version`, `env steps`."""
-    whom: tuple[str, ...] = ()
+    workers: tuple[str, ...] = ()
     """`node/index` of each; none: nothing that could give it is attached."""
 
     def __str__(self) -> str:
-        return f"{self.what} from {', '.join(self.whom)}" if self.whom else f"{self.what}, from no worker that is attached"
+        return f"{self.what} from {', '.join(self.workers)}" if self.workers else f"{self.what}, from no worker that is attached"

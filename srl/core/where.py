@@ -1,4 +1,4 @@
-"""Where a value came from: a place in a file, the command line, a resumed run, or a default."""
+"""Origins of values: a place in a file, the command line, a resumed run, or a default."""
 
 from __future__ import annotations
 

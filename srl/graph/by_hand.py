@@ -26,7 +26,7 @@ def by_hand(experiment: Experiment, where: Provenance | None) -> tuple[tuple[Nod
 
 
 def _of_layouts(experiment: Experiment) -> Iterator[Path]:
-    """Settings of layouts that are not at their defaults. A run writes all of its settings down: defaults are no claim."""
+    """Settings for layouts that differ from their defaults. (The config of a run lists the defaults too.)"""
     blank = Experiment(env=experiment.env)
     for section in OF_LAYOUT:
         mine, default = dump(getattr(experiment, section)), dump(getattr(blank, section))

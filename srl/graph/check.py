@@ -1,4 +1,4 @@
-"""What is wrong with a graph, before anything starts: wiring, placement, resources."""
+"""Checks of a graph before anything starts: wiring, placement, resources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIDES = {"sample": ("producer", "consumer"), "infer": ("client", "server"), "pa
 
 
 def check(graph: Graph) -> None:
-    """Everything that can be seen without building env or policy. The paths of errors are those of a `graph:` by hand."""
+    """All checks that need neither env nor policy. The paths of errors are those of a handwritten `graph:`."""
     if not graph.nodes:
         raise UserError(
             "the graph has no nodes",
@@ -81,7 +81,7 @@ def check_ports(kind: Any, node: Node, streams: Iterable[Stream]) -> None:
 
 
 def check_resources(graph: Graph, machine: Machine) -> None:
-    """Devices and threads against those of this machine."""
+    """Check that this machine has the devices and threads of every node."""
     devices = ["cpu", *(f"cuda:{number}" for number in range(machine.gpus))]
     for node in graph.nodes:
         if node.threads > machine.cores:
@@ -102,7 +102,7 @@ def check_resources(graph: Graph, machine: Machine) -> None:
 
 
 def notes(graph: Graph, machine: Machine) -> list[str]:
-    """What is allowed, but worth a word."""
+    """Notes about settings that are allowed but probably unintended."""
     threads = sum(graph.node(name.rpartition("/")[0]).threads for name in workers_by_process(graph))
     found = []
     if graph.mode == "local" and threads > 4 * machine.cores:
@@ -122,12 +122,12 @@ def notes(graph: Graph, machine: Machine) -> list[str]:
 
 
 def node_path(node: Node, *keys: str) -> tuple[str, ...]:
-    """Where a graph by hand has it."""
+    """The path of a setting of this node in a handwritten graph."""
     return ("graph", "nodes", node.name, *keys)
 
 
 def near(name: str, known: Sequence[str], what: str) -> list[Fact]:
-    """The name that was probably meant, and those that there are."""
+    """Facts for an unknown name: the most similar one, and all known ones."""
     return [*meant(name, known), (what, ", ".join(known) or "none")]
 
 
@@ -210,7 +210,7 @@ def _stream(graph: Graph, stream: Stream) -> None:
 
 
 def _own_process(graph: Graph, stream: Stream) -> None:
-    """Which ends must share a process, and which must not."""
+    """Check which ends must share a process, and which must not."""
     homes = processes_by_side(graph, stream.name)
     if stream.via == "inproc" and graph.mode != "inline" and len({frozenset(home) for home in homes.values()}) > 1:
         raise _wrong(

@@ -53,7 +53,7 @@ def decide(
 
 
 def choose(experiment: Experiment, machine: Machine) -> tuple[str, str]:
-    """The layout that `auto` means here, and why, in words."""
+    """The layout for `auto`, and the reason in words."""
     if experiment.layout != "auto":
         return experiment.layout, ""
     off = experiment.replay is not None
@@ -143,7 +143,7 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
 
 
 def _with_settings(streams: Sequence[Stream], wanted: Mapping[str, StreamSettings]) -> tuple[Stream, ...]:
-    """What the file says of a stream by its name, else of all of its kind, else of all."""
+    """Apply the settings of each stream: by its name, else by its kind, else those of `all`."""
     known = {"all", "sample", "infer", "param", *(stream.name for stream in streams)}
     for name in wanted:
         if name not in known:
@@ -157,7 +157,7 @@ def _with_settings(streams: Sequence[Stream], wanted: Mapping[str, StreamSetting
 
 
 def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stream]) -> Graph:
-    """With what `workers:` and `streams:` say."""
+    """The graph, with the settings of `workers:` and `streams:` applied."""
     nodes, streams = with_workers(nodes, streams, experiment.workers)
     every, drawn = experiment.checkpoint.every, any(node.worker == "replay" for node in nodes)
     return Graph(

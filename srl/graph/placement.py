@@ -1,4 +1,4 @@
-"""Where the workers of a graph are placed: which share a process, and so which streams never leave one."""
+"""Placement: which workers share a process, and so which streams never leave one."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _GIVES = ("producer", "client", "publisher")
 
 
 def as_text(graph: Graph) -> str:
-    """Every stream with who is on it, by process."""
+    """The processes, and every stream with its workers."""
     rows = [f"{graph.name}: {words(graph.env)}", "", "processes"]
     homes = [node for node in graph.nodes if node.inside is None] if graph.mode != "inline" else graph.nodes[:1]
     for home in homes:

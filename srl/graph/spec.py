@@ -30,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """One stream by name. Who is on it is said by the nodes' ports."""
+    """One stream by name. The ports of the nodes say which workers use it."""
 
     name: str
     kind: Literal["sample", "infer", "param"]
@@ -40,7 +40,7 @@ class Stream:
     """Sample streams. `fair`: to the consumers by demand; `drop`: there are none, every slab is dropped."""
     compress: Literal[None, "lz4"] = None
     policy: str = "main"
-    """Whose rows, questions or parameters these are: the specs follow from it."""
+    """The policy whose rows, questions or parameters it carries; its specs follow from this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Graph:
     env: Component
     policies: Mapping[str, PolicyEntry]
     agents: Mapping[str, str]
-    """Glob over agent names -> policy name; the first that matches counts."""
+    """Glob over agent names -> policy name; the first match counts."""
     nodes: tuple[Node, ...]
     streams: tuple[Stream, ...]
     mode: Literal["inline", "local"] = "local"

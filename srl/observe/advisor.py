@@ -1,4 +1,4 @@
-"""One line in words: what limits a run and what could be changed."""
+"""Advice in one line: what limits a run, and what could be changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The return that an experiment should reach, `expect: {return: 475, env_steps: 300_000}`, and what a run has reached."""
+"""The expected result of an experiment, `expect: {return: 475, env_steps: 300_000}`, and what a run has reached."""
 
 from __future__ import annotations
 

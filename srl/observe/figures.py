@@ -1,4 +1,4 @@
-"""What workers report once: means, episodes and evaluations."""
+"""Figures that workers report only once: means, episodes and evaluations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EPISODES = 100
 
 
 class Figures:
-    """Of all workers together."""
+    """These figures, over all workers."""
 
     def __init__(self) -> None:
         self.headline: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Figures:
             self._fresh.add(name)
 
     def settle(self) -> None:
-        """The run ends because of its returns: those of the drain change them no more."""
+        """Freeze the returns: the run ends because of them, and episodes that end during the drain do not count."""
         self._settled = True
 
     def lately(self) -> dict[str, float]:
@@ -105,7 +105,7 @@ class Figures:
         return Evaluation(int(newest.number), int(newest.low), shown)
 
     def followed(self, name: str) -> bool:
-        """Worth a chart: returns, the env's headline of episodes in training, and the first of it elsewhere."""
+        """Whether it is worth a chart: returns, and the env's headline statistics (outside training only the first)."""
         parts = name.split("/")
         if parts[0] == "episode" and parts[-1] in (*self.headline, "length"):
             return True

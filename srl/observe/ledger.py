@@ -12,7 +12,7 @@ from srl.graph.spec import Graph
 
 
 class Ledger:
-    """What became of everything that was put into one stream."""
+    """What happened to every record that was put into one stream."""
 
     def __init__(self, stream: str, *, slots: int = 0) -> None:
         """`slots`: records that may be in flight at once."""
@@ -103,7 +103,7 @@ class _Gone:
     silent: set[str]
     """Processes that have not yet reported what they know of it."""
     known: Counts = field(default_factory=Counts)
-    """What the survivors know, added up."""
+    """What the other processes know of it, added up."""
 
     @property
     def counts(self) -> Counts:
@@ -142,7 +142,7 @@ class Ledgers:
             self._gone.append(_Gone(self._ends[end.name], counts, observers is not None, set(observers or ())))
 
     def late_counts(self, process: str, end: str, counts: Counts) -> None:
-        """What one survivor knows of an end that died; its last report may be half a second old."""
+        """Add what another process knows of an end that died, whose last report may be half a second old."""
         gone = next((gone for gone in reversed(self._gone) if gone.end.name == end), None)
         if gone is not None:
             gone.known.add(counts)

@@ -1,4 +1,4 @@
-"""What the controller knows of a run at one moment: plain data that sinks and the advisor read."""
+"""Reports: the state of a run at one moment, as plain data for sinks and the advisor."""
 
 from __future__ import annotations
 
@@ -115,18 +115,18 @@ class Report:
     cores: int = 1
     """Cores of this machine that the run may use."""
     idle: float | None = None
-    """Those of them that no program uses; None: not known."""
+    """Idle cores among them; None: unknown."""
     workers: tuple[WorkerRow, ...] = ()
     streams: tuple[StreamRow, ...] = ()
     advice: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Every figure by name; means are those since the last report."""
     charts: Mapping[str, float] = field(default_factory=dict)
-    """Those worth a chart, each under one name."""
+    """The figures worth a chart, by name."""
     evaluated: tuple[Evaluation, ...] = ()
-    """What was measured since the last report, all figures."""
+    """All evaluations since the last report."""
     charted: frozenset[str] = frozenset()
-    """Those of `evaluated` that are worth a chart."""
+    """Names of those in `evaluated` that are worth a chart."""
 
     @property
     def progress(self) -> float | None:

@@ -1,4 +1,4 @@
-"""How a run ended, in words: what happened, why, what was saved and how to resume."""
+"""The result of a run in words: what happened, why, what was saved, and how to resume."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TAIL = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How one worker ended before its time."""
+    """How one worker failed."""
 
     worker: str
     """`actor/7`"""
@@ -98,7 +98,7 @@ class RunResult:
 
     kind: Kind
     headline: str = ""
-    """What happened; of a worker failure, the failures say it."""
+    """What happened; for a worker failure, see `failures`."""
     failures: tuple[Failure, ...] = ()
     run: str = ""
     """The run folder, as a person would type it."""

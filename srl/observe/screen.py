@@ -14,7 +14,7 @@ _FIRST = ("loss", "entropy", "kl", "value")
 
 
 def screen(report: Report, width: int = 80) -> list[str]:
-    """What a person watches, most important first; every line fits."""
+    """The lines of the live screen, most important first; every line fits."""
     to_go = f", {clock_time(report.eta)} to go" if report.eta is not None else ""
     lines = textwrap.wrap(f"{report.experiment}  {clock_time(report.elapsed)}  {steps(report)}{to_go}", width)
     lines += textwrap.wrap(report.advice, width)
@@ -34,7 +34,7 @@ def screen(report: Report, width: int = 80) -> list[str]:
 
 
 def line(report: Report) -> str:
-    """As many of its figures as a line of a log has room for."""
+    """One line for a log, with as many figures as fit."""
     limit = report.advice.partition(":")[0]  # `the trainer is the limit`
     parts = [f"return {returns(report, brief=True)}" if report.returns else "", evaluation(report), rates(report), limit]
     parts += [f"{row.name} dropped {drops}" for row in report.streams if (drops := _drops(row))]

@@ -47,7 +47,7 @@ class Totals:
         self.graph = graph
         self.restarts: Counter[str] = Counter()
         self.resting = False
-        """The run is ending: rates and advice stay as they were."""
+        """The run is ending: rates and advice are frozen."""
         self.earlier: Mapping[str, float] = {}
         """Counts of the sessions before this one, by metric."""
         self._cores = cores or len(os.sched_getaffinity(0))
@@ -76,7 +76,7 @@ class Totals:
     def forget(
         self, process: str, workers: Iterable[str], ends: Iterable[BoundEnd], observers: Mapping[str, Collection[str]]
     ) -> None:
-        """A process has ended: what its workers counted stays, its incarnation is over.
+        """A process has ended: keep what its workers counted.
 
         `observers`: each end whose last counts were not reported -> the processes that know of it.
         """
@@ -117,7 +117,7 @@ class Totals:
 
     @property
     def progress(self) -> float:
-        """Changes whenever any worker has done anything: alive is not progressing."""
+        """A number that changes whenever a worker does anything: a live process may still be stuck."""
         readings = [reading for seen in self._workers.values() for reading in (seen.report.reading, seen.lived)]
         done = sum(sum(reading.shown("count", "min", "max", "time").values()) for reading in readings)
         return done + sum(c.put + c.taken for seen in self._workers.values() for c in seen.report.counts.values())
@@ -135,7 +135,7 @@ class Totals:
 
     @property
     def finished(self) -> bool:
-        """Some worker has reached the end of its task: a trainer that gives no more credit, so the others cannot go on."""
+        """Some worker has finished its task: a trainer then gives no more credit, so the others cannot continue."""
         return any(seen.report.finished for seen in self._workers.values())
 
     def rss(self, process: str) -> int:
@@ -210,7 +210,7 @@ class Totals:
         )
 
     def ledgers(self) -> list[Ledger]:
-        """What became of everything that was put into each stream."""
+        """The ledger of each sample stream."""
         return [self._ledger(stream.name) for stream in self.graph.streams if stream.kind == "sample"]
 
     # inside -------------------------------------------------------------------------------------------------------

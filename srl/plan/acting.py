@@ -76,7 +76,7 @@ def zero_ask(info_spec: PolicySpec, memory: Any, envs: int = _ROWS) -> Ask:
 
 
 def answer(policy: Policy, info: PolicyInfo, rows: Mapping[str, Any], *, greedy: bool) -> dict[str, Any]:
-    """What the policy does in these `[E, A, ...]` rows; `extra` only as far as the algorithm needs it."""
+    """The policy's answer to these `[E, A, ...]` rows, with the part of `extra` that the algorithm needs."""
     envs, agents = rows["first"].shape
     count = envs * agents
     flat = {name: map_tree(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), rows[name]) for name in rows if name != "state"}

@@ -1,4 +1,4 @@
-"""What can be said of a run once its specs are known: its windows, its shared memory, and what is most likely not meant."""
+"""Checks of a run once its specs are known: windows, shared memory, and settings that are probably unintended."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_memory(graph: Graph, derived: Derived, machine: Machine) -> int:
 
 
 def warnings(graph: Graph, derived: Derived) -> list[str]:
-    """What runs, and is most likely not meant."""
+    """Settings that work but are probably unintended."""
     return [
         f"policy '{name}' acts untrained, at its random weights: it has no algorithm, and loads nothing"
         f" (give it {'' if list(graph.policies) == ['main'] else f'policies.{name}.'}load=RUN, or an algorithm)"

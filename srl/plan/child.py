@@ -41,7 +41,7 @@ def derived_specs(graph: Graph) -> Derived:
 
 
 def cache_file(graph: Graph) -> Path | None:
-    """Where the specs are cached, by all that they depend on; None where code of the user takes part, which may change."""
+    """The cache file for these specs, named after everything that they depend on; None if user code takes part."""
     if graph.plugins or any(":" in name for _, name in _names(graph)) or held_here(graph):
         return None
     sources = list(Path(__file__).parents[1].rglob("*.py"))

@@ -45,7 +45,7 @@ class Prepared:
     machine: Machine
     why: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    """Of a resume: the settings that differ from those of the run."""
+    """When resuming: the settings that differ from those of the run."""
     derived: Derived | None = None
     shared: int = 0
 
@@ -59,7 +59,7 @@ class Prepared:
         return dump(data)
 
     def inspected(self, *, resumed: bool = False) -> Prepared:
-        """The same with all specs: env and policies were built once, in a process of their own."""
+        """This experiment with all specs, for which env and policies are built once."""
         try:
             done = self.fitted(derived_specs(self.graph))
             assert done.derived is not None
@@ -195,7 +195,7 @@ def _mark_decided(given: Any, decided: Any, places: Provenance, path: tuple[str,
 
 
 def _needs_plugins(experiment: Experiment) -> bool:
-    """Whether a name that the wiring asks for is not known yet."""
+    """Whether the graph names something that is not registered yet."""
     given = (experiment.graph or {}).get("nodes")
     nodes = given if isinstance(given, Mapping) else {}
     names: list[tuple[str, Any]] = [("layout", experiment.layout)] if experiment.layout != "auto" else []

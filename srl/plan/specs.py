@@ -1,4 +1,4 @@
-"""What is known of env and policies once they were inspected: all specs of a run, as data."""
+"""The result of inspecting env and policies: all specs of a run, as data."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from srl.streams.base import StreamSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInfo:
-    """What the engine knows of one policy."""
+    """Everything that the engine knows about one policy."""
 
     name: str
     use: str
     config: Mapping[str, Any]
     spec: PolicySpec
     teams: tuple[str, ...]
-    """Whose agents it acts for, in the order of its rows."""
+    """The teams that it acts for, in the order of its rows."""
     memory: TreeSpec
     reads: tuple[str, ...]
     bounds: str
@@ -35,7 +35,7 @@ class PolicyInfo:
     needs_torch: bool
     """Whether acting needs torch."""
     window: Window = field(default_factory=Window)
-    """What its algorithm trains together."""
+    """The rows that its algorithm trains together."""
     replay: Replayed | None = None
     """What its algorithm asks of a replay; None: it is on-policy, or does not learn."""
 

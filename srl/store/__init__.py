@@ -1,1 +1,1 @@
-"""What a run leaves on disk: its folder and its checkpoints."""
+"""Files of a run: its folder and its checkpoints."""

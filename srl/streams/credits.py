@@ -1,4 +1,4 @@
-"""The credit rule: which slabs may be started, so that no row is ever staler than allowed and nothing stands still."""
+"""The credit rule: which slabs may be started, so that no row is staler than allowed and no worker deadlocks."""
 
 from __future__ import annotations
 

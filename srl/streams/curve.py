@@ -1,4 +1,4 @@
-"""Only attached peers may connect to the encrypted sockets of this process: those with a known public key."""
+"""Admission to the encrypted sockets of a process: only attached peers, whose public keys are known."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Gate:
         self._allowed[key] += 1
 
     def forbid(self, key: bytes) -> None:
-        """One attachment with this key less."""
+        """Remove one attachment with this key."""
         self._allowed[key] -= 1
 
     def close(self) -> None:

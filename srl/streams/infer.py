@@ -59,7 +59,7 @@ class _Question:
 
 
 class InferClient(Peers[Peer]):
-    """Where questions are asked. The rows of a question must stay as they are until it is answered."""
+    """The end that asks questions. The rows of a question must not change until it is answered."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, groups: int = 1, units: int = 1) -> None:
         self._units = units
@@ -146,7 +146,7 @@ class InferClient(Peers[Peer]):
         return Counts()
 
     def _ask_open_questions(self) -> None:
-        """Find every group its home, and ask there what stands at no server. While a home is away: at the next in order."""
+        """Choose a home for every group (while it is away, the next server), and send it the questions that no server has."""
         names = in_order(self._known)
         for group, question in enumerate(self._groups):
             start = (index_of(self.name) + group) % len(names)
@@ -210,13 +210,13 @@ class _Queued:
     since: float
 
     def current(self) -> bool:
-        """Not asked anew meanwhile, as far as the client's memory can be seen."""
+        """Whether it has not been replaced by a newer question, as far as the client's memory can be seen."""
         words = self.client.words
         return words is None or words[2 * self.group] == self.ticket
 
 
 class InferServer(Peers[_ClientPeer]):
-    """Where questions are answered. Keeps nothing between questions."""
+    """The end that answers questions. It keeps no state between them."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
         self._unit = Layout(lead(spec.record, 1))
@@ -230,7 +230,7 @@ class InferServer(Peers[_ClientPeer]):
         self._handlers = {ASK: self._on_ask}
 
     def take(self, limit: int, version: Version) -> Asked | None:
-        """What has queued, oldest first, up to `limit` units (at least one question), leaving what needs a newer version.
+        """Queued questions, oldest first, up to `limit` units (at least one question), except those that need a newer version.
 
         The rows are valid until the next `take`.
         """

@@ -33,7 +33,7 @@ class _SubscriberPeer(Peer):
 
 
 class ParamPublisher(Peers[_SubscriberPeer]):
-    """Where new parameters come from."""
+    """The end that publishes new parameters."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
         self._layout = Layout(spec.record)
@@ -107,7 +107,7 @@ class _PublisherPeer(Peer):
 
 
 class ParamSubscriber(Peers[_PublisherPeer]):
-    """Where the newest parameters are read."""
+    """The end that reads the newest parameters."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, quiet: int = 0) -> None:
         """`quiet`: its worker looks for newer ones now and then; nothing wakes its process."""

@@ -62,7 +62,7 @@ class Peers(ABC, Generic[P]):
         self._memory = transport.open(self, arena)
 
     def address(self) -> Mapping[str, Any]:
-        """What a peer needs to attach: plain data that msgpack carries, with the digest of the spec."""
+        """The data that a peer needs to attach, in types of msgpack, with the digest of the spec."""
         return {
             "name": self.name,
             "side": self.side,
@@ -132,7 +132,7 @@ class Peers(ABC, Generic[P]):
             handler(peer, slot, number, value, body)
 
     def refuse(self) -> None:
-        """Count what no well-behaved peer sends."""
+        """Count a message that a correct peer never sends."""
         self.counts.drop("hostile")
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class Peers(ABC, Generic[P]):
         """The peer can be reached now."""
 
     def _detached(self, peer: P, reason: str) -> Counts:
-        """Take back what the peer had; its counts, as far as they can be known."""
+        """Take back everything that the peer held. Returns its counts, as far as they are known."""
         return Counts()
 
     def _release_memory(self) -> None:

@@ -70,11 +70,11 @@ class _ConsumerPeer(Peer):
     row: int
     ledger: memoryview
     requests: int = 0
-    """Requests that stand there, as far as we know."""
+    """Requests queued there, as far as this end knows."""
 
 
 class SampleProducer(Peers[_ConsumerPeer]):
-    """Where slabs are made."""
+    """The end that makes slabs."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, slots: int = 2) -> None:
         self._layout = Layout(spec.record)
@@ -87,9 +87,9 @@ class SampleProducer(Peers[_ConsumerPeer]):
         self._free = deque(range(slots))
         self._credits: deque[tuple[_ConsumerPeer, int, Version]] = deque()
         self._waiting: set[int] = set()
-        """Groups whose last `alloc` found no credit."""
+        """Groups that found no credit at their last `alloc`."""
         self._requested = 0
-        """Requests that no credit has answered; each may stand at several consumers."""
+        """Requests without a credit so far; each may be queued at several consumers."""
         self._turn = index_of(name)
         self._next_row = 0
         self._records = {PUT: self._layout}
@@ -137,7 +137,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
             consumer.wire.send(RETURN, 0, slab.credit)
 
     def withdraw(self) -> None:
-        """Cancel all requests and return all unused credits (barrier): whoever asks first then is served first."""
+        """Cancel all requests and return all unused credits (barrier), so that the order of later requests alone decides."""
         self._waiting.clear()
         self._requested = 0
         for consumer in self._by_name.values():
@@ -167,7 +167,7 @@ class SampleProducer(Peers[_ConsumerPeer]):
     # requests and credits -------------------------------------------------------------------------------------------
 
     def _request(self) -> None:
-        """One request for each waiting group, as far as slots are free; to the consumers in turn."""
+        """Make one request for each waiting group, as far as slots are free, to the consumers in turn."""
         if self._requested >= min(len(self._waiting), len(self._free)):
             return
         self._requested += 1
@@ -181,13 +181,13 @@ class SampleProducer(Peers[_ConsumerPeer]):
         consumer.wire.send(REQUEST, consumer.row, 0, int(alone))
 
     def _ask_all(self) -> None:
-        """Who is attached has changed: let every request stand at every consumer."""
+        """The set of consumers has changed: place every request at every consumer."""
         for consumer in self._by_name.values():
             while consumer.requests < self._requested:
                 self._ask(consumer, alone=True)
 
     def _cancel(self, consumer: _ConsumerPeer) -> None:
-        """Leave no more requests there than are unanswered."""
+        """Cancel requests at this consumer until there are as many as unanswered ones."""
         while consumer.requests > self._requested:
             consumer.requests -= 1
             consumer.wire.send(CANCEL)
@@ -319,7 +319,7 @@ class _ProducerPeer(Peer):
 
 
 class SampleConsumer(Peers[_ProducerPeer]):
-    """Where slabs arrive."""
+    """The end that receives slabs."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport) -> None:
         self._layout = Layout(spec.record)

@@ -1,7 +1,7 @@
 """Every message once and in order over connections that may break: sequence, acknowledgement, resend.
 
-A message stays with its sender until the peer has acknowledged it. Whoever has waited too long probes: a probe travels behind all
-messages of its connection, so what its answer does not acknowledge is lost and is sent again. A hole is never acknowledged.
+A sender keeps a message until the peer has acknowledged it. After too long a wait it sends a probe, which travels behind all
+messages of its connection: whatever the answer does not acknowledge was lost and is sent again. A hole is never acknowledged.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Sequence:
         self._control(HELLO)
 
     def probe(self) -> None:
-        """Ask what has come; after a reconnect, and when nothing was acknowledged for too long."""
+        """Ask what has arrived: after a reconnect, and when nothing was acknowledged for too long."""
         self.flush()
         self._control(PROBE, self._unacknowledged[self._emitted - 1][0] if self._emitted else self._last_acknowledged())
 

@@ -72,7 +72,7 @@ class Segment:
         return cls(memory, size)
 
     def close(self) -> None:
-        """Let go. Views that are still held keep their own hold on the memory."""
+        """Release the mapping. The memory lives on while views of it exist."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

@@ -92,4 +92,4 @@ class Wire(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the peer. Idempotent."""
+        """Release the peer. Idempotent."""

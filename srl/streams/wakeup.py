@@ -1,4 +1,4 @@
-"""What can wake the loop of a process: a pipe that carries messages, sockets and watched descriptors, in one poll set."""
+"""The wakeup of a process: one poll set over a pipe for messages, sockets, and watched descriptors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Wakeup:
         """All descriptors, where `select` can take them."""
         self._context: Any = None
         self.gate: Any = None
-        """Who may connect to encrypted sockets of this process, once there are any."""
+        """Decides who may connect to the encrypted sockets of this process, once there are any."""
         self._closed = False
 
     # what ends use --------------------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ class ActorWorker(Resumable, Worker):
     # the life of a slab -------------------------------------------------------------------------------------------
 
     def _open(self, number: int, group: Group) -> int:
-        """Start a slab, once there is one for every policy that is recorded."""
+        """Start a slab, once one was allocated for every recorded policy."""
         if self._draining:
             return 0
         self._warn(group)
@@ -178,7 +178,7 @@ class ActorWorker(Resumable, Worker):
             reserved.clear()
 
     def _warn(self, group: Group) -> None:
-        """Once: what the env does that is harmless here, but not as declared."""
+        """Log once if the env does something harmless that it did not declare."""
         warnings = getattr(group.env, "warnings", None)
         if warnings and not self._warned:
             self._warned = True

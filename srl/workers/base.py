@@ -32,7 +32,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a worker is told about itself and its run."""
+    """What a worker knows about itself and its run."""
 
     graph: Graph
     derived: Derived
@@ -43,7 +43,7 @@ class Context:
     folder: Path | None = None
     """The run folder; None: nothing is written (`srl.build` without one)."""
     resume: Path | None = None
-    """The run folder to go on from: at its latest checkpoint."""
+    """The run folder whose latest checkpoint is resumed."""
     inline: bool = False
     deliver: Callable[[], int] | None = None
     """Hand over to the ends what other processes sent: for workers whose `poll` takes long. None inline."""
@@ -56,14 +56,14 @@ class Context:
 
 
 class Worker(ABC):
-    """Lives in one thread of one process and is polled by its loop; never waits."""
+    """Lives in one thread of one process and is polled by its loop. It never blocks."""
 
     ports: ClassVar[Mapping[str, Port]]
     """Class level: `check` needs no instance."""
     Args: ClassVar[type]
     """Frozen dataclass; the node's args are loaded into it strictly."""
     noun: ClassVar[str] = "worker"
-    """What the advice calls one of these."""
+    """The name of such a worker in advice."""
     advice: ClassVar[tuple[str, str] | None] = ("more of them", "less work for each")
     """What helps where these workers are the limit: with cores to spare, and without. None: nothing waits for them."""
     nice: ClassVar[int] = 10
@@ -151,17 +151,17 @@ class Worker(ABC):
 
 
 class Resumable:
-    """Inline, every checkpoint is a barrier: all drop what is in flight, and their states are written together."""
+    """Inline, every checkpoint is a barrier: all workers drop what is in flight, and their states are written together."""
 
     def at_barrier(self) -> bool:
         """True when a checkpoint is due now."""
         return False
 
     def barrier(self, number: int) -> None:
-        """Drop what is in flight, so that `state` is all there is."""
+        """Drop everything in flight, so that `state` is complete."""
 
     def state(self) -> Tree:
-        """Arrays to go on from, after `barrier`."""
+        """The arrays that `restore` needs, after `barrier`."""
         return {}
 
     def restore(self, state: Tree) -> None:

@@ -22,7 +22,7 @@ Rows: TypeAlias = "Mapping[str, Any]"
 
 
 class BatchSource(Protocol):
-    """What a trainer takes its batches from. It never waits; the trainer says how many updates are done."""
+    """The source of a trainer's batches. It never waits; the trainer tells it how many updates are done."""
 
     env_steps: int
     """The run's clock of env steps, as this source counts it."""

@@ -1,4 +1,4 @@
-"""Evaluators: own envs and seeds, the newest weights; greedy, sampled, against the initial policy, and on film."""
+"""Evaluators: episodes with the newest weights in separate envs; greedy, sampled, against the initial policy, and on film."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class EvaluatorWorker(Resumable, Worker):
         self._results: dict[str, float] = {}
         """Of the matches of this evaluation that have been played."""
         self._scored = ""
-        """The match by which the best is known."""
+        """The match whose return decides which checkpoint is the best."""
         self._film: list[Array] | None = None
         folder = checkpoint_folder(context.resume, entries, next(iter(self._params))) if context.resume is not None else None
         score = checkpoint.best_score(folder) if folder is not None else None  # of the run that this one resumes
@@ -91,7 +91,7 @@ class EvaluatorWorker(Resumable, Worker):
         self._modest = Modest(args.share * usable_cores())
         self._looked = 0.0
         self._ends_at = 0.0
-        """When the last evaluation is given up; 0: there is none."""
+        """When the last evaluation is abandoned; 0: none is running."""
         graph = rendering(context.graph) if args.film_every else context.graph
         self._rollout = Rollout(graph, derived, self._policies, envs=args.envs, role="evaluator")
 
@@ -104,7 +104,7 @@ class EvaluatorWorker(Resumable, Worker):
         return f"{count(args.episodes, 'episode')} every {count(args.every, 'env step')}"
 
     def poll(self) -> int:
-        """Start an evaluation when one is due; else play on, as far as nobody else wants the core."""
+        """Start an evaluation when one is due; otherwise continue the current one, as far as no other process needs the core."""
         if not self._modest.begin():
             return 0
         if not self._matches and not self._looks():
@@ -149,7 +149,7 @@ class EvaluatorWorker(Resumable, Worker):
         return (Waiting("env steps", tuple(trainers)),)
 
     def drain(self) -> bool:
-        """An evaluation that has begun is given up, unless it is the last one."""
+        """Abandon the current evaluation, unless it is the last one of the run."""
         until = min(time.monotonic() + _AT_ONCE, self._ends_at)
         while self._matches and time.monotonic() < until:
             self._play()
@@ -160,7 +160,7 @@ class EvaluatorWorker(Resumable, Worker):
         return True
 
     def conclude(self) -> None:
-        """Play once more with the weights that the run ends with: they are most often its best."""
+        """Evaluate the final weights, which are most often the best."""
         due, number, played = self._next, self._evaluations, self._env_steps
         self._next = 0
         if self._due(now=True) and self._env_steps > played:

@@ -131,7 +131,7 @@ class Group:
         return self._close()
 
     def abandon(self) -> dict[str, Slab]:
-        """Give the slab up at this row; the envs go on from here. The slabs to give back."""
+        """Abandon the slab at this row; the envs continue from here. Returns the slabs to discard."""
         if self.row > 0:
             for player in self._all:
                 player.keep(self.row, lost=True)
@@ -161,7 +161,7 @@ class Group:
         self._close()
 
     def state(self, barrier: int) -> dict[str, Any]:
-        """All that `load` needs to go on at the next slab. Envs that cannot be saved are made anew, as `load` will do."""
+        """What `load` needs to continue at the next slab. Envs that cannot be saved are made anew, here and in `load`."""
         env = self.env.save()
         if env is None:
             self.renew(barrier)

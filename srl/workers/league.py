@@ -32,11 +32,11 @@ from srl.workers.episodes import SEVERAL
 from srl.workers.rules import Rule, find_rule
 
 HISTORY = 64
-"""Versions of a policy that are kept: of more, some between the oldest and the newest are given up."""
+"""Maximum number of kept versions of a policy; beyond it, versions between the oldest and the newest are dropped."""
 _RECENT = 8
 """Choices whose episodes may still arrive."""
 _PATIENCE = 16
-"""How many times `hold` a version plays, at most, while no episode against it ends."""
+"""A version plays at most this many times `hold` slabs while no episode against it ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class _Seat:
     """The version that plays."""
     weights: Tree = field(default_factory=dict)
     chosen: int = 0
-    """Choices so far: they number what is published, since an older version may follow a newer one."""
+    """Number of choices so far. It numbers the publications, since an older version may follow a newer one."""
     played: int = 0
     """Slabs since the last choice."""
     results: int = 0
@@ -69,7 +69,7 @@ class _Seat:
 
 
 class LeagueWorker(Resumable, Worker):
-    """Keeps past versions and chooses opponents among them by their results."""
+    """Keeps past versions, and chooses opponents among them by their results."""
 
     ports = {
         "params": Port("param", "subscriber"),
@@ -121,7 +121,7 @@ class LeagueWorker(Resumable, Worker):
         return {(seat.policy, seat.match): seat.rule for seat in self._seats}
 
     def poll(self) -> int:
-        """Keep what is new, count results, and choose where it is time."""
+        """Keep new versions, count results, and make the choices that are due."""
         done = sum(self._keep(policy, end) for policy, end in self._params.items())
         for match, end in self._episodes.items():
             while (loan := end.get()) is not None:
@@ -267,5 +267,5 @@ class LeagueWorker(Resumable, Worker):
 
 
 def next_to_drop(versions: Sequence[Version]) -> Version:
-    """The one of three or more that is missed least: between the closest neighbours. The oldest and the newest stay."""
+    """The version to drop: the one whose neighbours are closest. The oldest and the newest stay."""
     return min(zip(versions, versions[1:], versions[2:], strict=False), key=lambda three: three[2] - three[0])[1]

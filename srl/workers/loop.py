@@ -1,6 +1,6 @@
-"""The loop of one process: its workers are made, attached, polled in graph order, drained and closed.
+"""The loop of one process: it makes, attaches, polls (in graph order), drains and closes the workers.
 
-Called by `ProcessAgent` (workers/process.py) and by a session; it knows nothing of processes.
+`ProcessAgent` (workers/process.py) and sessions call it; it does not know whether it runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class WorkerLoop:
         return done
 
     def wait(self, longest: float) -> None:
-        """Sleep after an idle sweep. Where every end is in this process nothing can wake it: a deadlock."""
+        """Sleep after an idle sweep. If every end is in this process, nothing can wake it: R03, a deadlock."""
         times = [at for worker in self.workers.values() if (at := worker.wake_at()) is not None]
         if not times and not self.wakeup.outside and not self.finished:
             waits = [(name, "; ".join(map(str, worker.waits())) or "nothing") for name, worker in self.workers.items()]
@@ -176,19 +176,19 @@ class WorkerLoop:
     # end ----------------------------------------------------------------------------------------------------------
 
     def conclude(self) -> None:
-        """The run ends normally: let every worker do what is worth doing once more."""
+        """The run ends normally: let every worker do its last work, such as an evaluation."""
         for worker in self.workers.values():
             worker.conclude()
 
     def drain(self) -> bool:
-        """Ask every worker to finish what is open; True when all have."""
+        """Ask every worker to finish open work; True when all have."""
         self.wakeup.deliver()
         drained = [worker.drain() for worker in self.workers.values()]  # all of them, even if one has not
         self._unsaved |= not all(drained)
         return all(drained)
 
     def save(self) -> None:
-        """Let every worker write its last checkpoint. Inline that is a barrier too, unless nothing came after one."""
+        """Let every worker write its last checkpoint. Inline this is a barrier, unless nothing happened since the last one."""
         if self._inline:
             if self._unsaved:
                 self.barrier()
@@ -198,7 +198,7 @@ class WorkerLoop:
             worker.save()
 
     def barrier(self) -> None:
-        """Inline: drop what is in flight and write the state of every worker, so that a resume continues exactly from here."""
+        """Inline: drop everything in flight and write the state of every worker, so that a resume continues exactly from here."""
         self._barriers += 1
         for name, worker in self._resumable.items():
             self.at_fault = name
@@ -220,7 +220,7 @@ class WorkerLoop:
         self.wakeup.close()
 
     def _restore(self, run: Path) -> None:
-        """Give back what `barrier` wrote beside the newest checkpoint."""
+        """Restore what `barrier` wrote beside the newest checkpoint."""
         from srl.store.checkpoint import using
 
         path, states = _saved_states(run, self._graph)

@@ -35,7 +35,7 @@ class Player:
         self.slab = Slab(tree={}, slot=-1, credit=-1, min_version=0)
         self.ids = first_env * agents + np.arange(envs * agents, dtype=np.int64).reshape(rows)
         self.valid, self.next_valid = np.zeros(rows, bool), np.zeros(rows, bool)
-        """Of the row that is asked now, and of the next one."""
+        """Flags of the current row, and of the next one."""
         self.active = np.ones(rows, bool)
         self.returns, self.rows_lived = np.zeros(rows), np.zeros(rows, np.int64)
         self._recurrent = info.memory != {}

@@ -1,4 +1,4 @@
-"""Policy workers answer the questions that have queued, with the newest weights. They keep nothing between questions."""
+"""Policy workers answer queued questions with the newest weights. They keep no state between questions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class PolicyWorker(Resumable, Worker):
         return units
 
     def barrier(self, number: int) -> None:
-        """Drop the questions: those who asked have given up their slabs."""
+        """Drop the questions, whose clients have abandoned their slabs."""
         while self._asks.take(1, ANY) is not None:
             pass
 

@@ -1,4 +1,4 @@
-"""A worker process: messages of the controller in, calls of the worker loop, messages out. The agent also serves inline runs.
+"""A worker process: it translates messages of the controller into calls of the worker loop. The agent also serves inline runs.
 
 `python -m srl.workers.process PROCESS --fd N --parent PID` is started by a backend, never by hand.
 """
@@ -173,7 +173,7 @@ class ProcessAgent:
 
 
 def _network(data: Mapping[str, Any]) -> Network | None:
-    """With keys of this process's own, where streams leave the host."""
+    """The network of streams that leave the host, with new keys for this process; None if none do."""
     if not data:
         return None
     from srl.streams.zmq import new_curve_keys
@@ -191,7 +191,7 @@ def _resident() -> int:
 
 
 def main() -> int:
-    """The whole life of the process; its exit code."""
+    """Run the process. Returns its exit code."""
     parser = argparse.ArgumentParser(prog="srl.workers.process", description="started by srl, not by hand")
     parser.add_argument("process")
     parser.add_argument("--fd", type=int, required=True)
@@ -221,7 +221,7 @@ def main() -> int:
 
 
 def die_with(parent: int) -> None:
-    """Be killed when the parent dies, however it dies."""
+    """Ask the kernel to kill this process when the parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before prctl
         os._exit(1)

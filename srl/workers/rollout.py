@@ -37,7 +37,7 @@ class Rollout:
         self.restart()
 
     def restart(self, stand_ins: Mapping[str, Policy] | None = None) -> None:
-        """Forget the episodes that are under way. `stand_ins` act for whole teams instead of their policies (cross-play)."""
+        """Drop the current episodes. `stand_ins` act for whole teams instead of their policies (cross-play)."""
         self._stand_ins = stand_ins or {}
         self._round += 1
         self.group.renew(self._round)
@@ -114,7 +114,7 @@ def _columns(tree: Any, agents: slice) -> Any:
 
 
 def rendering(graph: Graph) -> Graph:
-    """The same with envs that make pictures: adapters want to be told, other envs have no such setting."""
+    """The graph with envs that render. Adapters have a setting for this, other envs do not."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no window is needed, and no warning of SDL that there is none
     asked = replace(graph, env=replace(graph.env, args={**graph.env.args, "render": True}))
     try:
@@ -127,5 +127,5 @@ def rendering(graph: Graph) -> Graph:
 
 
 def picture(rollout: Rollout, env: int = 0) -> Array:
-    """What one env looks like now."""
+    """A picture of one env now."""
     return rollout.group.env.render(env)

@@ -17,11 +17,11 @@ from srl.streams.base import Version
 _WINDOW = 200.0
 """Episodes that a win rate looks back on, about: the learner changes."""
 _FADES = 0.98
-"""What is left of the results against a version when another one is chosen: unplayed ones become unknown again."""
+"""Factor on all results at each choice, so that versions which are not played become unknown again."""
 
 
 class Rule(ABC):
-    """Of one policy in one match: it sees results, and chooses among the versions that are kept."""
+    """The rule of one policy in one match: it sees results and chooses among the kept versions."""
 
     needs_results: ClassVar[bool] = False
     """A version plays on until an episode against it has ended."""
@@ -80,7 +80,7 @@ class WinRate(Rule):
         self._results[version] = wins * shrink, games * shrink
 
     def rate(self, version: Version) -> float:
-        """won / (played + 1): an unknown version counts as unbeaten, and none as beaten for ever."""
+        """won / (played + 1): an unknown version counts as unbeaten, and no rate stays at 1."""
         wins, games = self._results.get(version, (0.0, 0.0))
         return wins / (games + 1.0)
 

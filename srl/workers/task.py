@@ -24,7 +24,7 @@ from srl.workers.batches import Rows
 
 
 def task_of(context: Context, name: str, slabs: int, between: Callable[[], None]) -> Task:
-    """What the learner of this policy learns, and from what."""
+    """The task of the learner of this policy."""
     graph, info = context.graph, context.derived.policies[name]
     entry = graph.policies[name]
     if entry.algorithm is None:
@@ -50,7 +50,7 @@ def task_of(context: Context, name: str, slabs: int, between: Callable[[], None]
 
 
 class Progress:
-    """How far a run is, 0..1, by the nearest of its stop conditions. `stop.return` has no progress."""
+    """Progress of a run, 0..1, towards the nearest of its stop conditions. `stop.return` has no progress."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
@@ -98,7 +98,7 @@ def explained(error: RunError, rows: Rows, folder: Path | None, policy: str, upd
 
 
 def check_finite_weights(params: Mapping[str, Array], policy: str, updates: int) -> None:
-    """Nothing is written over a sound checkpoint."""
+    """R05 if a parameter is not finite, before it could overwrite a valid checkpoint."""
     for name, array in params.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise RunError(

@@ -223,7 +223,7 @@ class TrainerWorker(Resumable, Worker):
         return self.source.request(self.updates)
 
     def _between(self) -> None:
-        """Between two minibatches: whoever asks for a credit that is there need not wait for the end of the update."""
+        """Between two minibatches: serve requests for credits now instead of at the end of the update."""
         if self.context.deliver is not None and self.context.deliver():
             self.source.gather()
 

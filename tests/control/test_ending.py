@@ -8,8 +8,10 @@ import pytest
 from rig import graph
 
 from srl.control.failures import reached
+from srl.core.readings import Reading
 from srl.core.types import Stop
 from srl.observe.totals import Totals
+from srl.workers.messages import ProcessReport, WorkerReport
 
 
 def seen(mean: float = 0.0, *, episodes: int = 0, finished: bool = False) -> Totals:
@@ -17,8 +19,8 @@ def seen(mean: float = 0.0, *, episodes: int = 0, finished: bool = False) -> Tot
     reading: dict[str, Any] = {"env_steps": ["count", 1000]}
     if episodes:
         reading["episode/return"] = ["episode", mean * episodes, float(episodes)]
-    report = {"reading": reading, "busy": 0.0, "waits": [], "finished": finished, "counts": {}}
-    totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
+    report = WorkerReport(Reading.from_plain(reading), 0.0, (), finished, {})
+    totals.take("counter/0", ProcessReport(1.0, 0.0, 1, {"counter/0": report}))
     return totals
 
 

@@ -11,10 +11,11 @@ from rig import graph, with_node
 from srl.control.failures import Ending, Failures
 from srl.control.members import Member, Members
 from srl.core.errors import UserError
+from srl.core.readings import Reading
 from srl.observe.result import Failure
 from srl.observe.totals import Totals
 from srl.store.run_folder import RunFolder
-from srl.workers.messages import Message
+from srl.workers.messages import Message, ProcessReport, WorkerReport
 
 KILLED = {
     "type": "exit", "process": "counter/0", "code": -9, "log": ["last words"],
@@ -151,8 +152,8 @@ def test_a_phase_a_report_or_a_restart_breaks_the_silence() -> None:
     assert deaths.after(59, phases) is None
     deaths.dies()
     assert deaths.after(59, phases) is None
-    report = {"reading": {"env_steps": ["count", 5]}, "busy": 0.0, "waits": [], "finished": False, "counts": {}}
-    deaths.totals.take("counter/0", {"time": 1.0, "cpu": 0.0, "rss": 1, "workers": {"counter/0": report}})
+    report = WorkerReport(Reading.from_plain({"env_steps": ["count", 5]}), 0.0, (), False, {})
+    deaths.totals.take("counter/0", ProcessReport(1.0, 0.0, 1, {"counter/0": report}))
     assert deaths.after(59, phases) is None
     ending = deaths.after(3, phases)
     assert ending is not None and ending.text == "no progress for 60 seconds; all workers are alive"

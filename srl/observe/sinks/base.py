@@ -1,4 +1,4 @@
-"""What a sink is. The run log gives every sink the same reports and events, one after the other, in one thread."""
+"""The base class of sinks. The run log passes the same reports and events to every sink, in one thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live screen on a terminal, one plain line every ten seconds elsewhere, and the result."""
+"""The console: a live screen on a terminal, a plain line every ten seconds elsewhere, and the result."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Console(Sink):
             self._show(report)
 
     def event(self, what: str, /, **facts: Any) -> None:
-        """Notes are lines that stay: a worker restarted, a checkpoint was written."""
+        """Print notes: a worker restarted, a checkpoint was written."""
         if what == "note" and not self.quiet:
             self._print("\n".join(textwrap.wrap(facts["text"], self.width, break_long_words=False, break_on_hyphens=False)))
 

@@ -24,7 +24,7 @@ _STRING = 7
 
 
 class TensorBoard(Sink):
-    """What is worth a chart, and once the config and its settings, so that two runs can be told apart."""
+    """Writes the charts of every report, and once the config and the hyperparameters."""
 
     def __init__(self, folder: RunFolder, *, resume_at: int | None = None) -> None:
         self._folder = folder
@@ -46,7 +46,7 @@ class TensorBoard(Sink):
 
 
 def settings(graph: Graph) -> dict[str, Any]:
-    """What tells two runs apart: the settings of env, policies and algorithms, sizes of the batch, the seed."""
+    """The hyperparameters: settings of env, policies and algorithms, sizes of the batch, the seed."""
     found: dict[str, Any] = {"seed": graph.seed, "env": graph.env.use, **graph.env.args}
     for name, entry in graph.learning.items():
         before = f"{name}." if len(graph.learning) > 1 else ""
@@ -63,7 +63,7 @@ class EventWriter:
     """One event file. All scalars of a report are one record."""
 
     def __init__(self, folder: Path, *, resume_at: int | None = None) -> None:
-        """`resume_at`: env steps of the checkpoint that this run goes on from; TensorBoard then hides what came after it."""
+        """`resume_at`: env steps of the checkpoint that is resumed; TensorBoard then hides everything later."""
         folder.mkdir(parents=True, exist_ok=True)
         now = time.time()
         # Readers go through a folder by name: the time comes first, the rest keeps two writers of one moment apart.
