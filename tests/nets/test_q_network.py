@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from srl.core.spec import Leaf, lead, zeros
 from srl.core.tree import map_tree
 from srl.nets.numpy_q import NumpyQ
 from srl.nets.q_network import QNetwork, QTower
+from srl.nets.recurrent_q import RecurrentQ
 
 VECTOR = Leaf((5,), "float32")
 DICT = {"b": Leaf((2, 2), "float32"), "a": Leaf((), "int64"), "bytes": Leaf((4,), "uint8"), "c": VECTOR}
@@ -160,3 +163,33 @@ def map_leaf(rows: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def test_real_actions_are_refused() -> None:
     with pytest.raises(UserError, match="must have one discrete action"):
         QNetwork(load(QNetwork.Config, {}), PolicySpec(obs=VECTOR, action=Box((2,), (-1.0,) * 2, (1.0,) * 2)))
+
+
+def test_the_twin_needs_no_torch() -> None:
+    code = "import sys, srl.nets.numpy_q; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("config", ["usual", "all"])
+def test_a_traced_network_gives_the_best_actions_of_any_number_of_rows(config: str) -> None:
+    module, _ = a_pair(CONFIGS[config])
+    traced = torch.jit.trace(module, torch.randn(3, 5))
+    for rows in (1, 50):
+        obs = torch.randn(rows, 5)
+        assert torch.equal(traced(obs), module(obs))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@torch.no_grad()
+def test_a_traced_recurrent_network_takes_and_gives_its_memory() -> None:
+    module = RecurrentQ(load(RecurrentQ.Config, {"hidden": [8], "width": 8}), PolicySpec(obs=VECTOR, action=Discrete(3)))
+    obs = torch.randn(4, 6, 5)
+    _, memory = module(obs[0])
+    traced = torch.jit.trace(module, (obs[0], memory), strict=False)
+    for row in obs[1:]:
+        wanted, expected = module(row, memory)
+        action, after = traced(row, memory)
+        assert torch.equal(action, wanted)
+        torch.testing.assert_close(after["cell"], expected["cell"])
+        memory = expected
