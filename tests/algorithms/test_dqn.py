@@ -14,6 +14,7 @@ from srl.api.env import Discrete
 from srl.core.spec import Leaf
 from srl.learners.single import SingleLearner
 from srl.nets.q_network import QNetwork
+from srl.nets.q_policy import QPolicy
 from srl.nets.recurrent_q import RecurrentQ
 from tests.algorithms.slabs import make, train
 
@@ -207,12 +208,30 @@ def test_it_finds_the_values_of_a_chain(policy: dict[str, Any]) -> None:
         rows["discount"] = np.where(ended, 0.0, 0.8)[None, :, None].astype(np.float32)
         learner.clock.updates = update
         learner.update(rows)
-    rows["obs"] = np.tile(places[None, :, None], (2, 1, 1, 1))
-    rows["first"] = np.zeros((2, 4, 1), bool)
-    q, _ = the_values(learner, rows)
+    all_places = {**rows, "obs": np.tile(places[None, :, None], (2, 1, 1, 1)), "first": np.zeros((2, 4, 1), bool)}
+    q, _ = the_values(learner, all_places)
     right = np.array([0.8**3, 0.8**2, 0.8, 1.0])
     left = 0.8 * np.array([right[0], right[0], right[1], right[2]])
     np.testing.assert_allclose(q[0], np.stack([left, right], -1), atol=0.08)
+
+
+class Own(QPolicy):
+    """What a user writes: one layer, and the head `q`."""
+
+    def __init__(self, config: Any, spec: Any) -> None:
+        super().__init__(config, spec)
+        self.layer = torch.nn.Linear(5, self.actions)
+
+    def unroll(self, batch: Any) -> Any:
+        return {"q": self.layer(batch.obs)}
+
+
+def test_a_policy_of_ones_own_needs_only_its_values() -> None:
+    learner = make(algorithm=DQN, config={"n_step": 2, "prioritised": True, "target_every": 1}, policy=Own)
+    before = {name: one.copy() for name, one in learner.params().items()}
+    assert learner.update(some_rows()) is not None
+    moved = [name for name, one in learner.params().items() if (one != before[name]).any()]
+    assert set(moved) == {"layer.weight", "layer.bias"}  # exploration is still 1 at progress 0
 
 
 def test_a_policy_with_memory_is_refused() -> None:
