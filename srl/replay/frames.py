@@ -63,7 +63,7 @@ class Frames:
                     "history", f"must name stacks that begin with zeros or with their first frame again: '{self.path}' does not"
                 )
 
-    def take(self, frames: Array, first: Array, slots: Array, after: Callable[[Array, int], Array], out: Array) -> None:
+    def take(self, frames: Array, first: Array, slots: Array, before: Callable[[Array], Array], out: Array) -> None:
         """The stacks of the rows at these slots into `out`, `[*slots, k, ...]`."""
         chosen = np.empty((*slots.shape, self.count), np.int64)
         blank = np.zeros(chosen.shape, bool)
@@ -72,7 +72,7 @@ class Frames:
             chosen[..., self.count - 1 - back] = slots
             blank[..., self.count - 1 - back] = over
             over |= first.take(slots, 0, None, "wrap")
-            slots = np.where(over, slots, after(slots, -1))
+            slots = np.where(over, slots, before(slots))
         frames.take(chosen, 0, out, "wrap")
         if self.padding == _ZEROS:
             out[blank] = 0

@@ -138,9 +138,26 @@ class Rings:
         every = self.shape.every
         return _spans(-(-low // every), -(-high // every), self.shape.starts)
 
-    def after(self, slots: Array, steps: Any) -> Array:
-        """Slots of the rows so many steps later, or earlier, in the same rings; `take` wraps those of a single ring."""
+    def ends(self, slots: Array, reach: int) -> Array | None:
+        """The slots behind the rings of these rows, if any row within `reach` steps goes round; `take` wraps a single ring."""
+        rows = self.shape.rows
+        if self.shape.columns == 1:
+            return None
+        ends = slots // rows
+        ends += 1
+        ends *= rows
+        return ends if np.count_nonzero(slots + reach >= ends) else None
+
+    def after(self, slots: Array, steps: Any, ends: Array | None) -> Array:
+        """Slots of the rows so many steps later in the same rings."""
         moved: Array = slots + steps
+        if ends is not None:
+            moved -= self.shape.rows * (moved >= ends)
+        return moved
+
+    def before(self, slots: Array) -> Array:
+        """Slots of the rows one step earlier in the same rings; `take` wraps a single ring."""
+        moved: Array = slots - 1
         if self.shape.columns > 1:
             rows = self.shape.rows
             moved += rows * (slots // rows - moved // rows)

@@ -130,14 +130,14 @@ class Store:
             rows = slots[None]
             last, asked = self._sum(slots, out)
         else:
-            asked = self._rings.after(slots, self._times)
+            asked = self._rings.after(slots, self._times, self._rings.ends(slots, len(self._times)))
             rows = last = asked[:-1]
         places = (asked, rows, last, starts[None])
         plan, stacks = self._plan(out)
         for source, target, which in plan:
             source.take(places[which], 0, target, "wrap")
         for frames, target in stacks:
-            frames.take(flat[frames.path], flat["first"], asked, self._rings.after, target)
+            frames.take(flat[frames.path], flat["first"], asked, self._rings.before, target)
 
     def give_back(self, ids: Array, values: Mapping[str, Any]) -> int:
         """What an algorithm has found for the windows with these ids: `priority` `[B]`, and `memory` `[B, ...]`, the one before
@@ -212,26 +212,25 @@ class Store:
     def _sum(self, slots: Array, out: Mapping[str, Any]) -> tuple[Array, Array]:
         """Sums of rewards and their discounts into `out`; (slots of the last rows of the sums, `[2, B]` of i and i + m)."""
         flat, reward, discount = self._rings.flat, out["reward"][0, :, 0], out["discount"][0, :, 0]
+        after, ends = self._rings.after, self._rings.ends(slots, self._n_step)
+        last, count = slots, np.int64(1)
         if self._n_step == 1:
             flat["reward"].take(slots, 0, reward, "wrap")
-            last = slots
             discount[...] = self._powers[1]
-            count: Any = 1
         else:
-            ahead = self._rings.after(slots, self._steps)
+            ahead = after(slots, self._steps, ends)
             alive = flat["valid"].take(ahead, 0, None, "wrap")
             np.logical_and.accumulate(alive, axis=0, out=alive)
             rewards = flat["reward"].take(ahead, 0, None, "wrap")
             rewards *= alive
-            rewards *= self._powers[:-1, None]
-            np.add.reduce(rewards, axis=0, out=reward)
+            reward[...] = self._powers[:-1] @ rewards
             count = np.add.reduce(alive, axis=0, dtype=np.int64)
             self._powers.take(count, 0, discount, "clip")
-            last = self._rings.after(slots, count - 1)
+            last = after(slots, count - 1, ends)
         discount[flat["terminated"].take(last, 0, None, "wrap")] = 0.0
         asked = np.empty((2, len(slots)), np.int64)
         asked[0] = slots
-        asked[1] = self._rings.after(slots, count)
+        asked[1] = after(slots, count, ends)
         return last[None], asked
 
     def _ids(self, slots: Array) -> Array:
