@@ -198,7 +198,7 @@ def test_an_unknown_option_names_the_nearest(capsys):
     ],
 )
 def test_errors_of_words_name_what_was_meant(words, meant, capsys):
-    assert main([*words, "--dry-run"]) == 2
+    assert main([*words, "mode=inline", "--dry-run"]) == 2
     assert meant in capsys.readouterr().err
 
 

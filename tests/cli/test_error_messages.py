@@ -79,7 +79,7 @@ CASES = [
 
 def said(case: str, capsys: pytest.CaptureFixture[str], folder: Path) -> str:
     words = case.split()
-    code = verbs(words[1:]) if words[0] == "srl" else main([*words, "--dry-run"])
+    code = verbs(words[1:]) if words[0] == "srl" else main([*words, "mode=inline", "--dry-run"])
     assert code == 2
     text = capsys.readouterr().err.replace(str(folder), "FOLDER")
     lines = [line for line in text.splitlines() if not line.startswith(("  known: ", "  searched: "))]  # they grow

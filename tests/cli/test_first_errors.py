@@ -40,9 +40,9 @@ def folder(tmp_path, monkeypatch):
 def test_a_misspelt_setting_is_refused_before_any_folder_or_process_exists(words, fact, capsys, folder, monkeypatch):
     (folder / "mine.py").write_text('"""User code: its specs are never cached."""\n')
     monkeypatch.setattr("srl.control.controller.Controller.__init__", lambda *_, **__: pytest.fail("a process was started"))
-    dry = refused(capsys, "my", "import=mine.py", *words, "--dry-run")
+    dry = refused(capsys, "my", "mode=inline", "import=mine.py", *words, "--dry-run")
     assert fact in dry
-    assert main(["my", "import=mine.py", *words]) == 2
+    assert main(["my", "mode=inline", "import=mine.py", *words]) == 2
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", dry)
     assert not (folder / "runs").exists()

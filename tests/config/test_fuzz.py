@@ -188,7 +188,7 @@ def test_experiments_with_mistakes(file: Path, tmp_path: Path) -> None:
 )
 def test_sizes_are_checked_before_anything_is_built(word: str, setting: str) -> None:
     with raises("E03") as caught:
-        prepare("cartpole", [word])
+        prepare("cartpole", ["mode=inline", word])
     assert setting in caught.value.headline and ("from", "command line") in caught.value.facts
 
 

@@ -186,7 +186,7 @@ def test_the_learner_runs_by_name_resumes_and_is_refused_settings_that_it_does_n
     last = launched(tmp_path, "--resume", str(next(tmp_path.glob("*/*"))), "mode=inline", "stop.env_steps=50_000")
     assert last["env_steps"] >= 50_000
     with pytest.raises(srl.core.errors.UserError) as caught:
-        prepare(None, [*words, "workers.trainer.learner.dekay=1"])
+        prepare(None, [*words, "mode=inline", "workers.trainer.learner.dekay=1"])
     assert caught.value.code == "E02" and "dekay" in caught.value.headline
 
 

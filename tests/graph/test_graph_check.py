@@ -238,5 +238,6 @@ def test_a_scripted_policy_has_no_weights_that_could_be_random():
 
 def test_the_warning_stands_in_the_plan_of_a_dry_run():
     policies = {"red": {"policy": "actor_critic", "algorithm": "ppo"}, "blue": {"policy": "actor_critic"}}
-    lines = prepare(settings={"env": TEAMS, "policies": policies, "agents": {"red*": "red", "blue*": "blue"}}).lines()
+    settings = {"env": TEAMS, "policies": policies, "agents": {"red*": "red", "blue*": "blue"}, "mode": "inline"}
+    lines = prepare(settings=settings).lines()
     assert [text[:29] for label, text in lines if label == "warning"] == ["policy 'blue' acts untrained,"]

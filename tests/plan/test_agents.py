@@ -23,7 +23,7 @@ from srl.plan.prepare import prepare
     ],
 )
 def test_a_pattern_that_no_agent_comes_to_is_refused(agents: dict[str, str], pattern: str, word: str) -> None:
-    prepared = prepare("hide_and_seek_shared")
+    prepared = prepare("hide_and_seek_shared", ["mode=inline"])
     assert teams_of(prepared.graph, prepared.derived.env) == {"main": ("hider", "seeker")}
     with pytest.raises(SrlError) as caught:
         teams_of(replace(prepared.graph, agents=agents), prepared.derived.env)

@@ -99,14 +99,14 @@ def test_a_dry_run_says_it_with_the_place(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("env: CartPole-v1\npolicy: recurrent\nalgorithm: {use: ppo, window: 48}\nsampling: {envs: 4, steps: 64}\n")
     with pytest.raises(UserError) as caught:
-        prepare(file)
+        prepare(file, ["mode=inline"])
     assert "'algorithm.window' must divide the 64 rows of a slab, found 48" in str(caught.value)
     assert f"from: {file}:3:23" in str(caught.value)
 
 
 def test_settings_of_a_window_are_checked_where_they_are_written():
     with pytest.raises(UserError) as caught:
-        prepare("cartpole_memory", ["algorithm.window={burn_in: 3}"])
+        prepare("cartpole_memory", ["mode=inline", "algorithm.window={burn_in: 3}"])
     assert "length" in str(caught.value)
     assert prepare("cartpole_memory", ["algorithm.window={burn_in: 8, length: 16}"], inspect=False)
 
