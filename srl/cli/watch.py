@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import threading
 import time
 from collections.abc import Collection
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from srl.store.run_folder import RunFolder
     from srl.workers.newest import Newest
 
-SHARE = 0.5
-"""Part of one core that it may use."""
+MOST, LEAST = 0.5, 0.03
+"""Part of one core that it may use: half of what is idle, within these bounds. The scheduler weighs terminals against each other,
+so priorities alone would let it take as much as the run."""
 
 
 def watch(argv: list[str]) -> int:
@@ -35,6 +37,7 @@ def watch(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     from srl.core.machine import leave_cores
     from srl.loaded import load_run
+    from srl.observe.metrics import Processors
     from srl.show.open import open_show
     from srl.store.run_folder import RunFolder
     from srl.workers.newest import Newest, trained_streams
@@ -45,16 +48,21 @@ def watch(argv: list[str]) -> int:
     newest = {name: Newest(folder, graph, derived, name, stream) for name, stream in trained_streams(graph).items()}
     if not folder.is_live:
         run.sources("latest")  # without a checkpoint there is nothing to show
+    os.nice(19)
     show = open_show(given.show, title=f"{graph.name} - srl watch", port=given.port, films=None, fps=derived.env.fps)
     greedy = run.greedy if given.greedy is None else given.greedy
-    viewing = Viewing(graph, derived, newest, show, fps=given.fps, share=SHARE, greedy=greedy)
+    viewing = Viewing(graph, derived, newest, show, fps=given.fps, share=LEAST, greedy=greedy)
     leave_cores()
     print(f"{run.folder}: {show.address}   Ctrl-C ends this, not the run", flush=True)
-    said, rest = "", threading.Event()
+    said, rest, processors, due = "", threading.Event(), Processors(), 0.0
     try:
         while not show.closed:
-            for one in newest.values():
-                one.look()
+            now = time.monotonic()
+            if now >= due:
+                due = now + 1.0
+                viewing.share = min(MOST, max(LEAST, (processors.idle(now) or 0.0) / 2))
+                for one in newest.values():
+                    one.look()
             viewing.poll()
             viewing.facts.source = ", ".join(dict.fromkeys(one.source for one in newest.values() if one.source))
             if (text := _state(folder, newest.values())) != said:

@@ -24,6 +24,7 @@ PATIENCE = 5.0
 """Seconds for which a browser may take nothing."""
 MOST = 16
 """Pictures are sent to so many at a time."""
+_THREADS = 64
 _BEAT = 1.0
 """Seconds after which the same picture is sent again: a browser that has gone is noticed."""
 _CLOSES = 0.1
@@ -142,6 +143,10 @@ class Page(Show):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # a thread that sends to a browser that takes nothing ends by itself
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """A flood of connections must not become a flood of threads."""
+        return threading.active_count() < _THREADS
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that has gone or takes nothing is no news."""

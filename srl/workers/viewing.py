@@ -53,7 +53,8 @@ class Viewing:
         self._steps = dict.fromkeys(newest, 0)
         self._greedy, self._every = greedy, every
         self._pause = 1 / (fps or derived.env.fps)
-        self._share = share
+        self.share = share
+        """May be changed at any time."""
         self._rollout = Rollout(rendering(graph), derived, self._policies, envs=1, role="viewer")
         self._due = self._looked = self._asked = 0.0
         self._begun = -1
@@ -68,8 +69,8 @@ class Viewing:
         """When there is something to do (time.monotonic)."""
         if not self._playing:
             return self._looked + LOOK
-        debt = -self._share - self._allowed
-        return max(self._due, self._counted + debt / self._share)
+        debt = -self.share - self._allowed
+        return max(self._due, self._counted + debt / self.share)
 
     def poll(self) -> int:
         """The next step, if it is time for it."""
@@ -77,7 +78,7 @@ class Viewing:
         if now < self.wake_at:
             return 0
         before = time.process_time()
-        self._allowed = min(self._allowed + self._share * (now - self._counted), self._share)
+        self._allowed = min(self._allowed + self.share * (now - self._counted), self.share)
         self._counted = now
         done = self._turn(now)
         self._allowed -= time.process_time() - before

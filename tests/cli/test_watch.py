@@ -74,7 +74,7 @@ def watching(folder: Path) -> Iterator[Watching]:
         watcher.process.stdout.close()
 
 
-def test_it_follows_a_run_and_leaves_it_unchanged(tmp_path: Path) -> None:
+def test_it_follows_a_run_leaves_it_unchanged_and_goes_on_when_it_ends(tmp_path: Path) -> None:
     run = srl.launch(wait=False, **RUN, mode="local", runs=tmp_path, quiet=True)
     folder = RunFolder(run.folder)
     try:
@@ -88,25 +88,18 @@ def test_it_follows_a_run_and_leaves_it_unchanged(tmp_path: Path) -> None:
             assert watcher.facts()["source"] == ""
         assert any("its newest policy plays" in line for line in watcher.said)
         assert {path.name for path in run.folder.rglob("*") if path not in before} <= {"metrics.jsonl", "eval.csv"}
-        steps = folder.read_status()["env_steps"]
-        until(lambda: folder.read_status()["env_steps"] > steps)  # it goes on
+        with watching(run.folder) as watcher:  # again, and it goes on
+            until(lambda: watcher.facts()["update"] > first["update"] + 3)
+            run.stop().finish(60)
+            until(lambda: any("the run has ended (done)" in line for line in watcher.said))
+            last = checkpoint.latest(folder.checkpoints)
+            assert last is not None
+            until(lambda: watcher.facts()["env_steps"] == checkpoint.read(last).state["env_steps"])
+            step = watcher.facts()["step"]
+            until(lambda: watcher.facts()["step"] != step)
     finally:
         assert run.stop().finish(60).kind == "done"
     assert not folder.params.exists()
-
-
-def test_it_goes_on_with_the_last_policy_when_the_run_ends(tmp_path: Path) -> None:
-    run = srl.launch(wait=False, **RUN, mode="local", runs=tmp_path, quiet=True)
-    until(lambda: RunFolder(run.folder).read_status().get("env_steps", 0) > 0)
-    with watching(run.folder) as watcher:
-        until(lambda: watcher.facts()["update"] > 0)
-        run.stop().finish(60)
-        until(lambda: any("the run has ended (done)" in line for line in watcher.said))
-        episode = watcher.facts()["episode"]
-        until(lambda: watcher.facts()["episode"] > episode)
-        last = checkpoint.latest(run.folder / "checkpoints")
-        assert last is not None
-        until(lambda: watcher.facts()["env_steps"] == checkpoint.read(last).state["env_steps"])
 
 
 def test_of_an_inline_run_the_newest_checkpoint_plays(tmp_path: Path) -> None:

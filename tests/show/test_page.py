@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import socket
@@ -138,6 +139,18 @@ def test_too_many_browsers_are_sent_away(page: Page, monkeypatch: pytest.MonkeyP
     with urllib.request.urlopen(page.address + "pictures", timeout=10) as stream:
         part(stream)
         assert refused(page.address + "pictures")[0] == 503
+
+
+def test_a_flood_of_connections_is_refused(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_THREADS", threading.active_count() + 2)
+    page.picture(FRAME, Facts(experiment="cartpole"))
+    host, _, port = page.address.split("/")[2].partition(":")
+    with contextlib.ExitStack() as held:
+        idle = [held.enter_context(socket.create_connection((host, int(port)))) for _ in range(6)]
+        idle[-1].settimeout(10)
+        assert idle[-1].recv(1) == b""
+    until(lambda: len(threading.enumerate()) < module._THREADS)
+    assert get(page.address + "state")[0]
 
 
 def test_a_port_in_use_is_an_error_that_says_so(page: Page) -> None:

@@ -136,7 +136,7 @@ def test_between_two_episodes_the_policy_learns_for_so_long(eyes: Eyes) -> None:
         until(lambda: (here.poll(), len(eyes.over) == 2)[1])
 
 
-@pytest.mark.parametrize("share", [0.05, 0.2])
+@pytest.mark.parametrize("share", [0.1])
 def test_it_uses_no_more_than_its_part_of_a_core(eyes: Eyes, share: float) -> None:
     eyes.costs = 0.01  # without a bound: 0.5 cores at 50 pictures a second
     with stage(share=share, fps=50) as here:
@@ -175,7 +175,7 @@ def test_only_what_nobody_waits_for_can_be_left() -> None:
         prepare(settings=RUN, overrides=["workers.trainer.on_failure=leave"])
 
 
-@pytest.mark.parametrize("kind", ["viewer", "evaluator"])
+@pytest.mark.parametrize("kind", ["viewer", pytest.param("evaluator", marks=pytest.mark.long)])
 def test_a_run_goes_on_without_a_viewer_that_was_killed(kind: str, tmp_path: Path) -> None:
     overrides = ["mode=local", "stop=null", "stop.seconds=100", "viewer.show=page", "evaluation.every=1000"]
     prepared = prepare(settings=RUN, overrides=[*overrides, "workers.evaluator.on_failure=leave"])
