@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srl.core.errors import UserError
+from srl.core.errors import SettingError, UserError
 from srl.core.load import load
 from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES
@@ -85,7 +85,11 @@ def _check_replay_memory(graph: Graph, derived: Derived, free: int) -> None:
     """What workers keep to themselves fits into what streams leave."""
     for node in graph.nodes:
         kind = REGISTRIES["worker"].resolve(node.worker)
-        own = kind.memory(load(kind.Args, node.args), node, graph, derived)
+        try:
+            own = kind.memory(load(kind.Args, node.args), node, graph, derived)
+        except SettingError as error:
+            path = ("replay", *(error.path or ()))
+            raise UserError(f"'{'.'.join(map(str, path))}' {error.must}", *error.facts, code="E03", path=path) from None
         if own <= free:
             free -= own
             continue

@@ -65,10 +65,11 @@ class Prepared:
             assert done.derived is not None
             check_replays(done.graph, done.derived)
             check_windows(done.graph, done.derived)
+            shared = check_memory(done.graph, done.derived, done.machine)
         except UserError as error:
             raise error.at(self.composed.provenance) from None
         check_weights(done.graph.policies, {name: info.params for name, info in done.derived.policies.items()}, resumed=resumed)
-        return replace(done, shared=check_memory(done.graph, done.derived, done.machine))
+        return replace(done, shared=shared)
 
     def fitted(self, derived: Derived) -> Prepared:
         """The same with these specs. What algorithms of one's own train from is known only now: laid out again if need be."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from srl.api.actions import recorded_action
-from srl.core.errors import UserError
+from srl.core.errors import UserError, about
 from srl.core.files import usable_path
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
@@ -105,7 +105,8 @@ class ReplayWorker(Resumable, Worker):
             return self.store
         same = {key: value for key, value in settings.items() if key not in ("columns", "size")}
         actions = recorded_action(info.spec.action, info.bounds)
-        return Mixture(self.store, load_dataset(usable_path(args.data), record, **same, actions=actions), args.share)
+        with about("replay", "data"):
+            return Mixture(self.store, load_dataset(usable_path(args.data), record, **same, actions=actions), args.share)
 
     @classmethod
     def about(cls, args: ReplayArgs) -> str:
@@ -152,7 +153,10 @@ class ReplayWorker(Resumable, Worker):
         settings = _settings(args, node, graph, derived)
         sizes = {key: settings[key] for key in ("columns", "size", "window", "history")}
         own = store_bytes(record, **sizes, prioritised=settings["priorities"] is not None)
-        return node.count * (own + (0 if args.data is None else data_bytes(usable_path(args.data))))
+        if args.data is not None:
+            with about("replay", "data"):
+                own += data_bytes(usable_path(args.data))
+        return node.count * own
 
     def poll(self) -> int:
         """Take rows in, draw what is owed and asked for, and let the actors go on as far as that allows."""

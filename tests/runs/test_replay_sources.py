@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import srl
+from srl.plan.check import check_memory
+from srl.plan.derive import derive
+from srl.plan.prepare import prepare
 from tests.errors import raises
 
 HERE = Path(__file__).parent
@@ -42,7 +45,7 @@ def test_a_part_of_every_batch_is_drawn_from_a_data_set(tmp_path: Path) -> None:
 def test_a_data_set_that_does_not_fit_ends_the_run_with_its_name(tmp_path: Path) -> None:
     rows = rows_of_env_99(100)
     np.savez(tmp_path / "rows.npz", **{**rows, "obs": rows["obs"][:, :5]})
-    with raises("E11", match="rows.npz"), srl.build(replay={**SMALL, "data": str(tmp_path)}, **FAKE) as session:
+    with raises("E11", "replay.data", match="rows.npz"), srl.build(replay={**SMALL, "data": str(tmp_path)}, **FAKE) as session:
         session.step()
 
 
@@ -57,3 +60,18 @@ def test_stacks_that_are_kept_as_single_frames_are_whole_when_they_are_drawn(pad
         session.step(400)
         assert session.workers["replay/0"].store.inserted > 400
         assert session.algorithm.begins > 400
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "path"),
+    [
+        ({"data": "nowhere"}, "E11", "replay.data"),
+        ({"history": ["obs/x"]}, "E03", "replay.history"),
+        ({"size": 2}, "E03", "replay.size"),
+    ],
+)
+def test_what_a_replay_cannot_be_made_with_is_refused_before_the_start(settings: Any, code: str, path: str) -> None:
+    prepared = prepare(settings={"replay": {**SMALL, **settings}, **FAKE}, inspect=False)
+    derived = derive(prepared.graph)
+    with raises(code, path):
+        check_memory(prepared.fitted(derived).graph, derived, prepared.machine)
