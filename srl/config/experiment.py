@@ -184,12 +184,10 @@ SECTIONS: dict[str, type] = {
 
 def read_experiment(config: Mapping[str, Any], where: Provenance | None = None) -> Experiment:
     """Load a composed configuration. Unknown keys and wrong types are UserErrors with their origin."""
-    plain, places = spelled_out(config, where)
     try:
-        return _read(plain)
+        return _read(spelled_out(config))
     except UserError as error:
-        error.at(places)
-        raise
+        raise error.at(where) from None
 
 
 def _read(plain: Mapping[str, Any]) -> Experiment:

@@ -59,7 +59,9 @@ class Merged:
         return True
 
     def _known(self, path: Path) -> Path:
-        """The path with parts joined where an existing key contains dots: `params.main` of the streams."""
+        """The path with parts joined where a name contains dots: an existing key, or the name of a stream."""
+        if path[:1] == ("streams",) and len(path) > 3:  # streams.params.main.via
+            path = ("streams", ".".join(map(str, path[1:-1])), path[-1])
         here: Any = self.data
         found: list[Any] = []
         rest = list(path)

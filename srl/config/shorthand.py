@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from srl.core.where import Path, Provenance
-
 POLICY = "actor_critic"
 """What `policy:` is when it does not say, but for these algorithms."""
 POLICIES = {
@@ -18,8 +16,8 @@ POLICIES = {
 }
 
 
-def spelled_out(data: Mapping[str, Any], where: Provenance | None) -> tuple[dict[str, Any], Provenance | None]:
-    """With the default policy named, `viewer: true` as a section, and `streams: {params: {main: ...}}` as `params.main`."""
+def spelled_out(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data with the default policy named, and `viewer: true` as a section."""
     plain = _policy_named(data)
     if isinstance(plain.get("viewer"), bool):
         plain["viewer"] = {} if plain["viewer"] else None
@@ -27,19 +25,7 @@ def spelled_out(data: Mapping[str, Any], where: Provenance | None) -> tuple[dict
         plain["policies"] = {
             name: _policy_named(part) if isinstance(part, Mapping) else part for name, part in plain["policies"].items()
         }
-    streams = plain.get("streams")
-    if not isinstance(streams, Mapping):
-        return plain, where
-    places = Provenance(dict(where)) if where is not None else None
-    joined: dict[str, Any] = {}
-    for path, settings in _ends(streams):
-        name = ".".join(path)
-        known = joined.get(name)
-        joined[name] = {**known, **settings} if isinstance(known, Mapping) and isinstance(settings, Mapping) else settings
-        if places is not None and where is not None and len(path) > 1:
-            places.graft(("streams", ".".join(path)), where.below(("streams", *path)))
-    plain["streams"] = joined
-    return plain, places
+    return plain
 
 
 def _policy_named(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,15 +38,3 @@ def _policy_named(part: Mapping[str, Any]) -> dict[str, Any]:
     if policy is None and default != POLICY:
         return {**part, "policy": default}
     return dict(part)
-
-
-def _ends(streams: Mapping[str, Any], path: Path = ()) -> list[tuple[tuple[str, ...], Any]]:
-    """Names that dots have split, as `streams.params.main.via=zmq` does: a mapping of mappings is no stream's settings."""
-    found: list[tuple[tuple[str, ...], Any]] = []
-    for name, settings in streams.items():
-        here = (*map(str, path), str(name))
-        if isinstance(settings, Mapping) and settings and all(isinstance(one, Mapping) for one in settings.values()):
-            found += _ends(settings, here)
-        else:
-            found.append((here, settings))
-    return found
