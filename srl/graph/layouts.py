@@ -168,9 +168,9 @@ class _Layout:
         sizes, replay = self._sizes, self._experiment.replay
         assert replay is not None
         batches, kind = self.graph.sample(name, f"batches.{name}"), _name("replay", name, sizes.replayed)
-        titles = [kind] if replay.shards == 1 else [f"{kind}.{shard}" for shard in range(replay.shards)]
-        feedback = {title: self.graph.sample(name, f"feedback{title.removeprefix('replay')}.{name}") for title in titles}
-        for title in titles:
+        ends = [""] if replay.shards == 1 else [f".{shard}" for shard in range(replay.shards)]
+        feedback = {f"{kind}{end}": self.graph.sample(name, f"feedback.{name}{end}") for end in ends}
+        for title in feedback:
             self.graph.node(
                 "replay",
                 title,

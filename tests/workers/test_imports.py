@@ -29,9 +29,20 @@ atexit.register(write)
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Worker -> the modules that its process had imported when it ended, in an ordinary run with an evaluator."""
+    words = ["experiment=cartpole", "layout=impala", "sampling.workers=1", "stop.env_steps=16000", "evaluation.every=8000"]
+    return run(tmp_path_factory, words)
+
+
+@pytest.fixture(scope="module")
+def off_policy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The same with a replay in a process of its own."""
+    words = ["env=CartPole-v1", "algorithm=dqn", "replay.warmup=100", "stop.env_steps=300", "workers.replay.inside=null"]
+    return run(tmp_path_factory, words)
+
+
+def run(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> dict[str, set[str]]:
     folder = tmp_path_factory.mktemp("modules")
     (folder / "listing.py").write_text(LISTING)
-    words = ["experiment=cartpole", "layout=impala", "sampling.workers=1", "stop.env_steps=16000", "evaluation.every=8000"]
     command = [sys.executable, "-m", "srl.launch", *words, f"import={folder / 'listing.py'}", "--runs", str(folder), "--quiet"]
     subprocess.run(command, cwd=ROOT, env={**os.environ, "LISTED": str(folder)}, check=True, capture_output=True)
     lists = [json.loads(file.read_text()) for file in folder.glob("*.json")]
@@ -46,6 +57,13 @@ def ours(modules: set[str]) -> list[str]:
 
 def test_an_actor_with_its_policy_inside_imports_few_modules(imported):
     assert len(ours(imported["actor/0"])) <= LIMIT, "\n".join(ours(imported["actor/0"]))
+
+
+def test_so_does_one_that_feeds_a_replay_which_needs_no_torch_either(off_policy):
+    assert len(ours(off_policy["actor/0"])) <= LIMIT, "\n".join(ours(off_policy["actor/0"]))
+    for worker in ("actor/0", "replay/0"):
+        assert not {"torch", "yaml", "grpc", "rich", "zmq", "srl.config"} & off_policy[worker], worker
+    assert "srl.replay.store" not in off_policy["actor/0"] and "gymnasium" not in off_policy["replay/0"]
 
 
 @pytest.mark.parametrize(
