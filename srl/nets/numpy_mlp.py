@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from srl.core.errors import SettingError
 from srl.core.load import load, option
 from srl.core.spec import TreeSpec
 from srl.core.tree import Array, Tree, leaves
-from srl.nets.numpy_dists import Sampler, make_sampler
+
+if TYPE_CHECKING:
+    from srl.nets.numpy_dists import Sampler
 
 BLOCK = 128
 """Rows processed together, so that intermediate results stay in the L2 cache."""
@@ -82,6 +84,8 @@ class MLPPolicy:
         self._mean: Array | None = None
         self._scale: Array | None = None
         self._log_std = np.zeros((real_size(spec.action),), np.float32)
+        from srl.nets.numpy_dists import make_sampler  # the twins of other networks take their limits from here, and no more
+
         self._sampler: Sampler = make_sampler(spec.action)
         self._buffers: dict[int, Buffers] = {}
 
