@@ -33,6 +33,13 @@ WAYS: dict[str, dict[str, Any]] = {
         "sampling": {"envs": 2, "workers": 2},
         "replay": {**SMALL, "shards": 2},
     },
+    "sequences with memory": {
+        "env": "cartpole_positions",
+        "algorithm": {"use": "r2d2", "burn_in": 2, "length": 4, "n_step": 3, "refresh": True, "target_every": 70, "epsilon": 0.3},
+        "policy": {"hidden": [8], "width": 8, "normalize_obs": True},
+        "sampling": {"envs": 2, "steps": 4},
+        "replay": {**SMALL, "updates_per_step": 0.5},
+    },
     "an env that cannot be saved": {
         "env": f"{Path(__file__).parents[2] / 'docs/examples/my_env.py'}:Corridor",
         "algorithm": {"use": f"{Path(__file__).parent / 'witness.py'}:Silent"},

@@ -30,7 +30,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "sampling": {"steps": 8},
     },
     "r2d2_slabs_of_one_step": {
-        "algorithm": {"use": "r2d2", "prioritised": False},
+        "algorithm": {"use": "r2d2", "prioritised": False, "length": 8},
         "env": "cartpole_positions",
         "policy": {"hidden": [8], "width": 8},
     },
