@@ -89,7 +89,7 @@ def drawing(size: int) -> None:
                 least(partial(gather, store._rings.flat["obs"], drawn, rows)),
                 target="4",
             )
-            report(f"  draw {BATCH} places", least(partial(store._selector.draw, BATCH, rng, 1.0)))
+            report(f"  draw {BATCH} places", least(partial(store.selector.draw, BATCH, rng, 1.0)))
             report("  a whole batch: two observations, all leaves, ids", least(partial(store.sample, BATCH, rng, out)))
     for envs, n_step in ((16, 1), (1, 3), (16, 3)):
         store, out = filled(size, envs=envs, n_step=n_step)
@@ -110,7 +110,7 @@ def priorities(size: int) -> None:
     rng = np.random.default_rng(2)
     for envs in (1, 16):
         store, out = filled(size, envs=envs, priorities=Priorities())
-        selector = store._selector
+        selector = store.selector
         values = rng.random(BATCH).astype(np.float32)
         store.sample(BATCH, rng, out)
         ids = out["ids"].copy()

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from srl.core.errors import SettingError
-from srl.core.tree import Array, map_tree
+from srl.core.errors import SettingError, UserError
+from srl.core.spec import differences, spec_of
+from srl.core.tree import Array, leaves, map_tree
 from srl.replay.store import Store
 
 
@@ -48,6 +49,20 @@ class Mixture:
                 ids[mine] // 2, {name: map_tree(lambda leaf, m=mine: leaf[m], tree) for name, tree in values.items()}
             )
         return missing
+
+    def state(self) -> dict[str, Array]:
+        """As `Store.state`; of the fixed rows only the priorities, for they are read from their files again."""
+        return {**self.online.state(), **{f"fixed/{name}": array for name, array in self.fixed.selector.state().items()}}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
+        flat = dict(leaves(saved))
+        fixed = {name.removeprefix("fixed/"): array for name, array in flat.items() if name.startswith("fixed/")}
+        mine = self.fixed.selector.state()
+        if lines := differences(spec_of(mine), spec_of(fixed)):
+            raise UserError("a saved replay cannot be restored with another data set", ("found", "\n".join(lines)), code="E15")
+        self.online.restore({name: array for name, array in flat.items() if not name.startswith("fixed/")})
+        self.fixed.selector.restore(fixed)
 
     def _split(self, out: Mapping[str, Any], fixed: int) -> tuple[Any, Any]:
         """The first windows of a batch, and the rest: views."""

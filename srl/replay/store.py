@@ -86,7 +86,8 @@ class Store:
         self._rings = Rings(record, self.shape)
         self.beta = 1.0 if priorities is None else priorities.beta
         """Of the importance weights; a schedule may change it between draws."""
-        self._selector = Uniform(self._rings) if priorities is None else Prioritised(self._rings, priorities.alpha)
+        self.selector = Uniform(self._rings) if priorities is None else Prioritised(self._rings, priorities.alpha)
+        """What chooses the windows of a batch."""
         self._n_step = n_step
         self._powers = np.float32(gamma) ** np.arange(n_step + 1, dtype=np.float32)
         self._steps = np.arange(n_step)[:, None]
@@ -110,7 +111,7 @@ class Store:
         low, high = self._rings.append(slab, first_column, continues)
         valid = slab["valid"]
         _, envs, agents = valid.shape
-        self._selector.changed(slice(first_column, first_column + envs * agents), low, high)
+        self.selector.changed(slice(first_column, first_column + envs * agents), low, high)
         count = int(np.count_nonzero(valid))
         self.inserted += count
         self.env_steps += count if agents == 1 else int(np.count_nonzero(valid.any(axis=2)))
@@ -118,7 +119,7 @@ class Store:
     def sample(self, count: int, rng: np.random.Generator, out: Mapping[str, Any]) -> None:
         """Draw windows into `out`, which fits `batch_record`. There must be one: `len(store) > 0`."""
         assert self._rings.windows > 0, "nothing can be drawn yet"
-        starts, weight = self._selector.draw(count, rng, self.beta)
+        starts, weight = self.selector.draw(count, rng, self.beta)
         shape = self.shape
         slots = starts if shape.every == 1 else starts * shape.every
         out["ids"][...] = self._ids(slots)
@@ -154,8 +155,8 @@ class Store:
         for name, tree in values.items():
             for path, leaf in leaves(tree, name):
                 value = leaf[known] if missing else leaf
-                if name == "priority" and isinstance(self._selector, Prioritised):
-                    self._selector.give(places, value)
+                if name == "priority" and isinstance(self.selector, Prioritised):
+                    self.selector.give(places, value)
                 elif name == "memory" and path in flat:
                     flat[path][self._trained(places)] = value
                 else:
@@ -171,7 +172,7 @@ class Store:
         sizes = (shape.columns, shape.rows, shape.every, window.burn_in, window.length, window.after)
         return {
             **{f"rings/{path}": array[:, : places[array.shape[1]]] for path, array in rings.arrays.items()},
-            **{f"drawn/{name}": array for name, array in self._selector.state().items()},
+            **{f"drawn/{name}": array for name, array in self.selector.state().items()},
             **{f"frames/{one.path}": np.array(one.padding) for one in shape.frames},
             "heads": rings.heads,
             "begins": rings.begins,
@@ -198,7 +199,7 @@ class Store:
         self.inserted, self.env_steps, rings.windows = (int(one) for one in flat["counts"])
         for one in self.shape.frames:
             one.padding = int(flat[f"frames/{one.path}"])
-        self._selector.restore({name.removeprefix("drawn/"): array for name, array in flat.items() if name.startswith("drawn/")})
+        self.selector.restore({name.removeprefix("drawn/"): array for name, array in flat.items() if name.startswith("drawn/")})
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -204,12 +204,12 @@ class ReplayWorker(Resumable, Worker):
         numbers = [(env, column, self._numbers[env]) for env, column in self._columns.items()]
         counts = [self.limiter.inserted, self.limiter.drawn]
         own = {"counts": np.array(counts), "groups": np.array(numbers, np.int64).reshape(-1, 3), "rng": to_words(self._rng)}
-        return {"store": build(self.store.state()), **own}
+        return {"store": build(self.batches.state()), **own}
 
     def restore(self, state: Tree) -> None:
         flat = dict(leaves(state))
         store = {name.removeprefix("store/"): leaf for name, leaf in flat.items() if name.startswith("store/")}
-        self.store.restore(store)
+        self.batches.restore(store)
         self.limiter.inserted, self.limiter.drawn = (int(one) for one in flat["counts"])
         for env, column, number in flat["groups"].tolist():
             self._columns[env], self._numbers[env] = column, number

@@ -53,6 +53,24 @@ def test_what_is_given_back_finds_its_source():
     assert np.isin(out["ids"], chosen).mean() > 0.9 and set(chosen) <= set(out["ids"].tolist())
 
 
+def test_a_restored_mixture_draws_the_same():
+    window = Window(length=1)
+    mixtures = [Mixture(store_of(0, slabs, window), store_of(1, 10, window), 0.5) for slabs in (10, 2)]
+    record = batch_record(slab_record(4, 2, 1, full=True), 64, window)
+    first, second = zeros(record), zeros(record)
+    mixtures[0].sample(64, np.random.default_rng(0), first)
+    mixtures[0].give_back(first["ids"], {"priority": np.arange(64.0)})
+    mixtures[1].restore(mixtures[0].state())
+    for mixture, out in zip(mixtures, (first, second), strict=True):
+        mixture.sample(64, np.random.default_rng(1), out)
+    assert (first["ids"] == second["ids"]).all() and (first["weight"] == second["weight"]).all()
+    assert len(set(first["weight"].tolist())) > 2
+    with raises("E15"):
+        Mixture(store_of(0, 10, window), store_of(1, 9, window, None), 0.5).restore(
+            {**mixtures[0].state(), "fixed/weights": np.zeros((2, 3), np.float32)}
+        )
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0])
 def test_a_share_is_between_nothing_and_all(share):
     window = Window(length=1)

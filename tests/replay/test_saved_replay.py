@@ -31,7 +31,7 @@ def made(kind, size=150):
 def draw(store, record, window, rng):
     out = zeros(batch_record(record, 32, window))
     store.sample(32, rng, out)
-    if "prioritised" in str(type(store._selector)):
+    if "prioritised" in str(type(store.selector)):
         store.give_back(out["ids"], {"priority": out["reward"][0, :, 0] ** 2})
     return dict(leaves(out))
 
