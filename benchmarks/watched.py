@@ -3,7 +3,9 @@
 `python benchmarks/watched.py [--cores 0,1] [--seconds 10] [--rounds 3] [experiment=cartpole_fast] [key=value ...]`
 
 Runs the same experiment alone, with a viewer and a browser that takes every picture, and with an evaluator that never rests;
-in turn. Prints rates, and the processor time of each role: where all cores are busy, what these two use is what learning loses.
+in turn. Prints rates, the cores that each role uses, and the processor time of an env step and of a step of the optimizer. On a
+machine with other work the rates say nothing. Where all cores are busy, learning loses what viewer and evaluator use, and what
+its own steps become dearer.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def measure(words: list[str], seconds: float) -> dict[str, float]:
         span = last["wall"] - first["wall"] or 1.0
         found = {name: (last[f"total/{name}"] - first[f"total/{name}"]) / span for name in RATES}
         names = sorted({name for row in rows for name in row if name.startswith("cpu/")})
-        return found | {name: statistics.median(row[name] for row in rows[3:] if name in row) for name in names}
+        return found | {name: statistics.fmean(row[name] for row in rows[3:] if name in row) for name in names}
 
 
 def look(folder: Path, over: threading.Event) -> None:
@@ -96,7 +98,12 @@ def main() -> None:
         alone = alone or medians
         rates = [f"{medians[key]:,.0f} {key}/s ({100 * (medians[key] / max(alone[key], 1e-9) - 1):+.1f} %)" for key in RATES]
         cores = [f"{key.removeprefix('cpu/')} {medians[key]:.3f}" for key in keys if key.startswith("cpu/")]
-        print(f"{name:<10} {', '.join(rates)}; cores: {', '.join(cores)}")
+        costs = [
+            f"{node} {1e6 * medians[f'cpu/{node}'] / max(medians[per], 1e-9):,.1f} us/{per.removesuffix('s')}"
+            for node, per in zip(("actor", "trainer"), RATES, strict=True)
+            if f"cpu/{node}" in medians
+        ]
+        print(f"{name:<10} {', '.join(rates)}; cores: {', '.join(cores)}; processor time: {', '.join(costs)}")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class Viewer(Shown):
     """The newest policy at play, for people to watch; `viewer: true` has the defaults. `srl watch RUN` shows any run."""
 
     share: float | Auto = option(
-        "auto", "part of one core that it may use; auto: 0.25, inline 0.02, where learning waits for it", low=0.001, high=1
+        "auto", "part of one core that it may use; auto: 0.25, inline 0.015, where learning waits for it", low=0.001, high=1
     )
 
 

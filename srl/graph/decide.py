@@ -20,7 +20,7 @@ from srl.graph.opponents import add_opponents
 from srl.graph.spec import Graph, Node, Stream
 from srl.graph.workers import with_workers
 
-_VIEWED, _VIEWED_INLINE = 0.25, 0.02
+_VIEWED, _VIEWED_INLINE = 0.25, 0.015
 """Part of one core for the viewer: in a process of its own, which uses idle cores only, and in the trainer's."""
 
 

@@ -114,8 +114,8 @@ def lag(report: Report) -> str:
     found = report.lag
     if "ms" not in found:
         return ""
-    updates = f"{found['updates']:.3g} updates (p99 {found['updates_p99']:.3g})"
-    return f"{updates}, {found['ms']:,.0f} ms (p99 {found['ms_p99']:,.0f})"
+    shown = {name: f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for name, value in found.items()}
+    return f"{shown['updates']} updates (p99 {shown['updates_p99']}), {shown['ms']} ms (p99 {shown['ms_p99']})"
 
 
 def shares(report: Report) -> str:

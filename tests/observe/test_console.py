@@ -243,3 +243,15 @@ def test_a_terminal_that_is_gone_breaks_nothing(live: bool, monkeypatch: pytest.
         console.event("note", text="a checkpoint was written")
         console.end(DONE)
         assert os.path.sameopenfile(out.fileno(), nowhere.fileno())
+
+
+def test_speed_and_lag_of_learning_have_a_place_on_a_narrow_screen() -> None:
+    lags = {"updates": 12345.6, "updates_p99": 99999.0, "ms": 1234567.0, "ms_p99": 9876543.0}
+    report = replace(REPORT, update_rate=298.4, frame_rate=76_390.0, replay_ratio=256.0, lag=lags)
+    lines = screen(report, 80)
+    assert "298 updates/s, 76,390 frames/s, replay ratio 256" in lines
+    assert "lag 12,346 updates (p99 99,999), 1,234,567 ms (p99 9,876,543)" in lines
+    assert max(map(len, lines)) <= 80
+    small = replace(report, lag={"updates": 1.0, "updates_p99": 1.0, "ms": 84.0, "ms_p99": 120.0})
+    assert "298 updates/s, 76,390 frames/s, replay ratio 256" in screen(small, 80)
+    assert any(line.endswith("lag 1 updates (p99 1), 84 ms (p99 120)") for line in screen(small, 120))

@@ -238,6 +238,6 @@ def test_every_layout_has_a_place_for_it(layout: str) -> None:
     viewer = graph.node("viewer")
     assert viewer.ports == {"params:hider": "params.hider", "params:seeker": "params.seeker"}
     assert viewer.on_failure == ("stop" if layout == "inline" else "leave")
-    assert viewer.args["share"] == (0.02 if layout == "inline" else 0.25)
+    assert viewer.args["share"] == (0.015 if layout == "inline" else 0.25)
     off = prepare(settings=settings, overrides=[f"layout={layout}", "viewer=false"], inspect=False).graph
     assert "viewer" not in [node.name for node in off.nodes]
