@@ -8,8 +8,6 @@ from pathlib import Path
 
 from srl.core.errors import UserError
 from srl.core.files import read_text
-from srl.core.load import load
-from srl.core.registry import REGISTRIES
 from srl.graph.spec import Graph
 from srl.observe.result import RunResult
 from srl.plan.specs import Derived
@@ -71,7 +69,7 @@ def notes(run: Path, graph: Graph) -> list[str]:
         if node.worker == "replay" and not all(
             (run / "replays" / f"{node.name}_{index}").is_dir() for index in range(node.count)
         ):
-            warmup = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args).warmup
+            warmup = node.loaded.warmup
             found.append(
                 f"'{node.name}' is empty after a resume: no update before {warmup:,} env steps have come in"
                 " (checkpoint.replay=true keeps its rows)"

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from srl.core.registry import REGISTRIES
 from srl.core.types import BoundEnd, WorkerId
 from srl.graph.placement import feeds, workers_by_process
 from srl.graph.spec import Graph
@@ -79,7 +78,7 @@ class Members(dict[str, Member]):
 
     def _drains(self, member: Member) -> bool:
         nodes = {worker.node for worker in member.workers}
-        return any(REGISTRIES["worker"].resolve(self._graph.node(name).worker).drains for name in nodes)
+        return any(self._graph.node(name).kind.drains for name in nodes)
 
     def alive(self) -> list[Member]:
         """The processes that have not ended."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from srl.config.experiment import OF_LAYOUT, SECTIONS, Experiment
 from srl.core.errors import UserError
 from srl.core.load import dump
-from srl.core.registry import REGISTRIES
 from srl.core.where import Path, Provenance, dotted
 from srl.graph.build import wiring
 from srl.graph.spec import Node, Stream
@@ -41,6 +40,6 @@ def _instead(path: Path, nodes: Sequence[Node]) -> str:
     """The node that has a setting of this name."""
     key = str(path[-1])
     for node in nodes:
-        if key in REGISTRIES["worker"].resolve(node.worker).Args.__dataclass_fields__:
+        if key in node.kind.Args.__dataclass_fields__:
             return f"workers.{node.name}.{key}, or no graph (~graph)"
     return "remove it, or the graph (~graph)"

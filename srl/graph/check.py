@@ -35,14 +35,12 @@ def check(graph: Graph) -> None:
     for stream in graph.streams:
         _stream(graph, stream)
     for node in graph.nodes:
-        kind = REGISTRIES["worker"].resolve(node.worker)
-        kind.check(load(kind.Args, node.args), node, graph)
+        node.kind.check(node.loaded, node, graph)
 
 
 def check_node(node: Node, streams: Iterable[Stream]) -> None:
     """The args of a node are those of its worker class, and its ports are joined to streams of their kind."""
-    kind = REGISTRIES["worker"].resolve(node.worker)
-    own = node_path(node, "args")
+    kind, own = node.kind, node_path(node, "args")
     if key := next(
         (key for key in ("threads", "device") if key in node.args and key not in kind.Args.__dataclass_fields__), None
     ):
@@ -144,7 +142,7 @@ def _policies(graph: Graph, node: Node) -> None:
 
 
 def _placement(graph: Graph, node: Node) -> None:
-    needed = [port for port, one in REGISTRIES["worker"].resolve(node.worker).ports.items() if one.side != "subscriber"]
+    needed = [port for port, one in node.kind.ports.items() if one.side != "subscriber"]
     if node.on_failure == "leave" and needed:
         raise _wrong(
             f"'{node.name}' cannot be left when it fails: others wait for it",
@@ -190,7 +188,7 @@ def _stream(graph: Graph, stream: Stream) -> None:
                 ("connected", ", ".join(f"'{port}' of '{node.name}'" for node, port, _ in ends)),
                 ("try", f"connect it to a port that is a {side}{_ports_of(side)}"),
             )
-    kinds = [(node, REGISTRIES["worker"].resolve(node.worker).ports[port.partition(":")[0]]) for node, port, _ in ends]
+    kinds = [(node, node.port(port)) for node, port, _ in ends]
     waiting = [node.name for node, kind in kinds if kind.side == "consumer" and not kind.optional]
     if stream.route == "drop" and waiting:
         raise _wrong(
@@ -221,7 +219,7 @@ def _own_process(graph: Graph, stream: Stream) -> None:
         )
     if stream.kind != "infer" or graph.mode == "inline":
         return
-    slow = [node for node in graph.nodes if REGISTRIES["worker"].resolve(node.worker).slow]
+    slow = [node for node in graph.nodes if node.kind.slow]
     shared = homes["server"] & set().union(*(processes(graph, node) for node in slow))
     if shared and homes["client"] - shared:
         name, index = next(iter(shared))

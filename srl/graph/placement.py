@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from srl.core.errors import UserError
-from srl.core.registry import REGISTRIES
 from srl.core.types import WorkerId
 from srl.graph.spec import Graph, Node, Stream
 
@@ -47,8 +46,7 @@ def members(graph: Graph, stream: str) -> Iterator[tuple[Node, str, str]]:
     for node in graph.nodes:
         for port, joined in node.ports.items():
             if joined == stream:
-                known = REGISTRIES["worker"].resolve(node.worker).ports
-                yield node, port, known[port.partition(":")[0]].side
+                yield node, port, node.port(port).side
 
 
 def feeds(graph: Graph, stream: str) -> dict[tuple[str, int], list[tuple[str, int]]]:
@@ -57,7 +55,7 @@ def feeds(graph: Graph, stream: str) -> dict[tuple[str, int], list[tuple[str, in
     pinned = False
     for node, port, side in members(graph, stream):
         sides[side] += [(node.name, index) for index in range(node.count)]
-        pinned |= REGISTRIES["worker"].resolve(node.worker).ports[port.partition(":")[0]].pinned
+        pinned |= node.port(port).pinned
     producers, consumers = sides["producer"], sides["consumer"]
     return {one: producers[at :: len(consumers)] if pinned else producers for at, one in enumerate(consumers)}
 

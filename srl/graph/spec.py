@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from srl.core.load import option
+from srl.core.load import load, option
+from srl.core.registry import REGISTRIES
 from srl.core.types import Checkpoint, Component, OnFailure, PolicyEntry, Stop
 
 
@@ -26,6 +27,20 @@ class Node:
     device: str = "cpu"
     on_failure: OnFailure = "stop"
     restarts: int = option(3, "restarts an hour before the run ends", low=0)
+
+    @property
+    def kind(self) -> Any:
+        """The worker class."""
+        return REGISTRIES["worker"].resolve(self.worker)
+
+    @property
+    def loaded(self) -> Any:
+        """`args`, loaded into the `Args` of the worker class."""
+        return load(self.kind.Args, self.args)
+
+    def port(self, name: str) -> Any:
+        """What the worker class declares of a port; `samples:main` is one of its `samples`."""
+        return self.kind.ports[name.partition(":")[0]]
 
 
 @dataclass(frozen=True, kw_only=True)

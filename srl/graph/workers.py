@@ -78,7 +78,7 @@ def _changed(node: Node, name: str, given: Mapping[str, Any], streams: list[Stre
 def _make_streams(node: Node, streams: list[Stream]) -> None:
     """A port that is connected to a name that no stream has makes a stream of its kind, of the policy of its other ports."""
     known = {stream.name: stream for stream in streams}
-    ports = REGISTRIES["worker"].resolve(node.worker).ports
+    ports = node.kind.ports
     policies = [known[name].policy for name in node.ports.values() if name in known]
     for port, name in node.ports.items():
         base, _, policy = port.partition(":")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from srl.core.errors import SettingError, UserError
-from srl.core.load import load
 from srl.core.machine import Machine
-from srl.core.registry import REGISTRIES
 from srl.core.spec import total_bytes
 from srl.graph.check import node_path
 from srl.graph.placement import members
@@ -84,16 +82,15 @@ def warnings(graph: Graph, derived: Derived) -> list[str]:
 def _check_replay_memory(graph: Graph, derived: Derived, free: int) -> None:
     """What workers keep to themselves fits into what streams leave."""
     for node in graph.nodes:
-        kind = REGISTRIES["worker"].resolve(node.worker)
         try:
-            own = kind.memory(load(kind.Args, node.args), node, graph, derived)
+            own = node.kind.memory(node.loaded, node, graph, derived)
         except SettingError as error:
             path = ("replay", *(error.path or ()))
             raise UserError(f"'{'.'.join(map(str, path))}' {error.must}", *error.facts, code="E03", path=path) from None
         if own <= free:
             free -= own
             continue
-        size = load(kind.Args, node.args).size
+        size = node.loaded.size
         raise UserError(
             f"'{node.name}' takes {own / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free",
             ("found", f"size: {size:,} rows of {own / size:,.0f} bytes"),
@@ -113,8 +110,7 @@ def _slab_lengths(graph: Graph, policy: str) -> set[int]:
     """Rows of the slabs that the trainer of a policy gets."""
     names = [stream.name for stream in graph.streams if stream.kind == "sample" and stream.policy == policy]
     producers = [node for name in names for node, _, side in members(graph, name) if side == "producer"]
-    args = [load(REGISTRIES["worker"].resolve(node.worker).Args, node.args) for node in producers]
-    return {one.steps for one in args if isinstance(getattr(one, "steps", None), int)}
+    return {node.loaded.steps for node in producers if isinstance(getattr(node.loaded, "steps", None), int)}
 
 
 def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
@@ -124,8 +120,7 @@ def _shared_bytes(graph: Graph, stream: Stream, derived: Derived) -> int:
         return 0
     total = 0
     for node, port, side in members(graph, stream.name):
-        kind = REGISTRIES["worker"].resolve(node.worker)
-        sizes = kind.sizes(load(kind.Args, node.args), port, graph)
+        sizes = node.kind.sizes(node.loaded, port, graph)
         if side == "producer":
             total += node.count * int(sizes.get("slots", 2)) * total_bytes(spec.record)
         elif side == "client":

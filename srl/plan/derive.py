@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from srl.core.errors import UserError, about
-from srl.core.load import load
-from srl.core.registry import REGISTRIES, load_plugins
+from srl.core.registry import load_plugins
 from srl.core.spec import TreeSpec
 from srl.core.types import PolicyEntry
 from srl.core.user_code import user_code
@@ -35,11 +34,10 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
     records: dict[str, TreeSpec] = {}
     for _ in graph.streams:  # a relay's record is known once its source's is
         for node in graph.nodes:
-            kind = REGISTRIES["worker"].resolve(node.worker)
-            args = load(kind.Args, node.args)
+            args = node.loaded
             for port, name in node.ports.items():
                 known = {other: records[stream] for other, stream in node.ports.items() if stream in records}
-                record = kind.declares(args, port, derived, known)
+                record = node.kind.declares(args, port, derived, known)
                 if record is None:
                     continue
                 if records.setdefault(name, record) != record:

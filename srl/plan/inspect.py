@@ -204,7 +204,7 @@ def _check_replay(replay: Replayed | None, joint: bool, window: Window, policy: 
 def _check_learners(graph: Graph) -> None:
     """The settings of the learners are right."""
     for node in graph.nodes:
-        learner = getattr(load(REGISTRIES["worker"].resolve(node.worker).Args, node.args), "learner", None)
+        learner = getattr(node.loaded, "learner", None)
         if isinstance(learner, Component):
             kind = REGISTRIES["learner"].resolve(learner.use)
             load(getattr(kind, "Config", NoConfig), learner.args, path=("workers", node.name, "learner"))

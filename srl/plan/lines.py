@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterable
 
 from srl.api.inputs import encoders
-from srl.core.load import load
 from srl.core.machine import Machine
-from srl.core.registry import REGISTRIES
 from srl.core.text import count, size
 from srl.core.tree import leaves
 from srl.graph.placement import processes
@@ -35,8 +33,7 @@ def plan_lines(
     lines += [("batch", text) for text in _batches(graph, derived)]
     lines.append(("threads", _threads(graph, machine)))
     if derived is not None:
-        kinds = {node.name: REGISTRIES["worker"].resolve(node.worker) for node in graph.nodes}
-        own = sum(kinds[node.name].memory(load(kinds[node.name].Args, node.args), node, graph, derived) for node in graph.nodes)
+        own = sum(node.kind.memory(node.loaded, node, graph, derived) for node in graph.nodes)
         kept = f", {size(own)} for replays," if own else ""
         lines.append(("memory", f"{size(shared)} shared{kept} of {size(machine.shared_free)} free"))
     lines.append(("stop", _stop(graph)))
@@ -44,15 +41,14 @@ def plan_lines(
 
 
 def _node_line(graph: Graph, node: Node) -> str:
-    kind = REGISTRIES["worker"].resolve(node.worker)
-    text = kind.about(load(kind.Args, node.args)) or node.worker
-    text += f", on {node.device}" if kind.slow or node.device != "cpu" else ""
+    text = node.kind.about(node.loaded) or node.worker
+    text += f", on {node.device}" if node.kind.slow or node.device != "cpu" else ""
     return f"{times(node)}: {text}" + (f", inside {node.inside}" if node.inside and graph.mode != "inline" else "")
 
 
 def _batches(graph: Graph, derived: Derived | None) -> Iterable[str]:
     """`1 batch = 48 envs x 64 steps x 4 agents = 12,288 agent steps = 6 minibatches x 4 epochs`"""
-    args = [load(REGISTRIES["worker"].resolve(node.worker).Args, node.args) for node in graph.nodes]
+    args = [node.loaded for node in graph.nodes]
     sampling = next((one for one in args if hasattr(one, "envs") and hasattr(one, "steps")), None)
     for trainer in (one for one in args if hasattr(one, "slabs") and hasattr(one, "policy")):
         if sampling is None:

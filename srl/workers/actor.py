@@ -21,8 +21,7 @@ from typing import cast
 import numpy as np
 
 from srl.api.slab import SlabShape, slab_spec
-from srl.core.load import load, option
-from srl.core.registry import REGISTRIES
+from srl.core.load import option
 from srl.core.spec import TreeSpec
 from srl.core.tree import Tree
 from srl.graph.spec import Graph
@@ -214,8 +213,6 @@ def _envs_before(context: Context) -> int:
     for node in context.graph.nodes:
         if node.name == context.node.name:
             break
-        kind = REGISTRIES["worker"].resolve(node.worker)
-        if issubclass(kind, ActorWorker):
-            args = load(kind.Args, node.args)
-            total += node.count * args.groups * args.envs
+        if issubclass(node.kind, ActorWorker):
+            total += node.count * node.loaded.groups * node.loaded.envs
     return total

@@ -13,13 +13,10 @@ from typing import Any
 import numpy as np
 
 from srl.core.errors import RunError
-from srl.core.load import load
-from srl.core.registry import REGISTRIES
 from srl.core.tree import Tree, build
 from srl.core.types import BoundEnd, Counts, WorkerId
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
-from srl.streams.base import Side
 from srl.streams.open import open_end
 from srl.streams.peers import End
 from srl.streams.transport import Network
@@ -52,7 +49,6 @@ class WorkerLoop:
         self._folder, self._resume, self._network = folder, resume, network
         self._ids = list(ids)
         self._nodes = {worker_id.name: graph.node(worker_id.node) for worker_id in ids}
-        self._kinds = {name: REGISTRIES["worker"].resolve(node.worker) for name, node in self._nodes.items()}
         self._ends: dict[str, dict[str, End]] = {}
         self._busy: dict[str, float] = {}
         self._barriers = 0
@@ -64,7 +60,7 @@ class WorkerLoop:
     @property
     def nice(self) -> int:
         """The priority that this process should have: its most urgent worker's."""
-        return min((kind.nice for kind in self._kinds.values()), default=0)
+        return min((node.kind.nice for node in self._nodes.values()), default=0)
 
     # bind, attach, make -------------------------------------------------------------------------------------------
 
@@ -75,7 +71,7 @@ class WorkerLoop:
                 stream=self._nodes[worker].ports[port],
                 worker=worker,
                 port=port,
-                side=self._side(worker, port),
+                side=self._nodes[worker].port(port).side,
                 address=(address := dict(end.address())),
                 slots=int(address.get("slots", 0)),
             )
@@ -104,7 +100,7 @@ class WorkerLoop:
         """Build the workers: the slow part (envs, torch), after `bound` has been sent."""
         for worker_id in self._ids:
             self.at_fault = worker_id.name
-            node, kind = self._nodes[worker_id.name], self._kinds[worker_id.name]
+            node = self._nodes[worker_id.name]
             context = Context(
                 graph=self._graph,
                 derived=self._derived,
@@ -116,7 +112,7 @@ class WorkerLoop:
                 inline=self._inline,
                 deliver=None if self._inline else self.wakeup.deliver,
             )
-            self.workers[worker_id.name] = kind(load(kind.Args, node.args), self._ends[worker_id.name], context)
+            self.workers[worker_id.name] = node.kind(node.loaded, self._ends[worker_id.name], context)
             self._busy[worker_id.name] = 0.0
         self._resumable = {name: worker for name, worker in self.workers.items() if isinstance(worker, Resumable)}
         if self._inline and self._resume is not None:
@@ -233,21 +229,17 @@ class WorkerLoop:
             if states:
                 self._barriers = int(states["host/barriers"])
 
-    def _side(self, worker: str, port: str) -> Side:
-        side: Side = self._kinds[worker].ports[port.partition(":")[0]].side
-        return side
-
     def _open_ends(self, worker: str) -> dict[str, End]:
-        node, kind = self._nodes[worker], self._kinds[worker]
-        args = load(kind.Args, node.args)
+        node = self._nodes[worker]
+        args = node.loaded
         return {
             port: open_end(
                 self._derived.streams[stream],
-                self._side(worker, port),
+                node.port(port).side,
                 name=f"{stream}:{worker}",
                 wakeup=self.wakeup,
                 network=self._network,
-                **kind.sizes(args, port, self._graph),
+                **node.kind.sizes(args, port, self._graph),
             )
             for port, stream in node.ports.items()
         }

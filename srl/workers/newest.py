@@ -16,7 +16,6 @@ import numpy as np
 
 from srl.core.errors import UserError, WireError
 from srl.core.files import read_json
-from srl.core.registry import REGISTRIES
 from srl.core.types import BoundEnd
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
@@ -47,8 +46,7 @@ def trained_streams(graph: Graph) -> dict[str, str]:
     """Policy -> the stream of its newest parameters: the one of a worker that takes samples too."""
     found = {}
     for node in graph.nodes:
-        ports = REGISTRIES["worker"].resolve(node.worker).ports
-        sides = {ports[port.partition(":")[0]].side: stream for port, stream in node.ports.items()}
+        sides = {node.port(port).side: stream for port, stream in node.ports.items()}
         if {"consumer", "publisher"} <= set(sides):
             found[graph.stream(sides["publisher"]).policy] = sides["publisher"]
     return found

@@ -14,8 +14,7 @@ import numpy as np
 from srl.api.actions import recorded_action
 from srl.core.errors import UserError, about
 from srl.core.files import usable_path
-from srl.core.load import load, option
-from srl.core.registry import REGISTRIES
+from srl.core.load import option
 from srl.core.seeds import from_words, generator, to_words, word
 from srl.core.spec import TreeSpec
 from srl.core.tree import Tree, build, leaves
@@ -297,7 +296,7 @@ def _settings(args: ReplayArgs, node: Node, graph: Graph, derived: Derived) -> d
 
 def _groups(graph: Graph, node: Node) -> int:
     """Groups whose rows one of these workers keeps, at most."""
-    groups = {one.name: load(REGISTRIES["worker"].resolve(one.worker).Args, one.args) for one in graph.nodes}
+    groups = {one.name: one.loaded for one in graph.nodes}
     shares = feeds(graph, node.ports["source"])
     return max(
         sum(getattr(groups[producer], "groups", 1) for producer, _ in shares.get((node.name, index), ()))
@@ -307,5 +306,5 @@ def _groups(graph: Graph, node: Node) -> int:
 
 def _slab_steps(node: Node) -> int:
     """Env steps in a slab of these actors."""
-    args = load(REGISTRIES["worker"].resolve(node.worker).Args, node.args)
+    args = node.loaded
     return int(getattr(args, "envs", 1)) * int(getattr(args, "steps", 1))

@@ -125,9 +125,8 @@ class TrainerWorker(Resumable, Worker):
 
         groups = 0
         for one, _, side in members(graph, node.ports["samples"]):
-            kind = REGISTRIES["worker"].resolve(one.worker)
-            if side == "producer" and "groups" in kind.Args.__dataclass_fields__:
-                groups += one.count * load(kind.Args, one.args).groups
+            if side == "producer":
+                groups += one.count * getattr(one.loaded, "groups", 0)
         if args.staleness or not groups or not args.slabs or args.slabs % groups == 0:
             return
         below, above = args.slabs // groups * groups, -(-args.slabs // groups) * groups

@@ -134,7 +134,7 @@ def test_a_worker_that_exits_has_failed_like_one_that_raises(tmp_path: Path) -> 
 
 
 def test_what_a_worker_raises_is_in_the_result(tmp_path: Path) -> None:
-    _, result, _ = run(graph(counters=2, count={"die": "raise", "only": 1}), tmp_path)
+    _, result, _ = run(graph(counters=2, count={"die": "raise", "only": 1}, stop={"seconds": 60}), tmp_path)
     assert result.exit_code == 3
     assert result.first.worker == "counter/1" and result.first.how == "raised ValueError"
     assert "the counter lost count" in result.format()
