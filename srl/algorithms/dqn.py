@@ -74,7 +74,7 @@ class DQN(Algorithm):
         return {**{name: one.detach() for name, one in shown.items()}, "epsilon": epsilon, "lr": config.lr.at(progress)}
 
     def loss(self, batch: Batch, heads: Heads) -> tuple[Tensor, Tensor]:
-        """The loss of every row `[1, B]`, and the size of its error: its priority."""
+        """The loss of every row `[1, B]`, and the size of its error (of distributions their divergence): its priority."""
         with torch.no_grad():
             later = batch.asked(1, 2)
             beyond = self.target.net.unroll(later)
@@ -86,7 +86,7 @@ class DQN(Algorithm):
                 target = batch.reward + batch.discount * of_action(beyond["q"], best)
         if "logits" in heads:
             loss = -(target * torch.log_softmax(of_action(heads["logits"], batch.action), -1)).sum(-1)
-            return loss, loss.detach()
+            return loss, (loss.detach() - torch.special.entr(target).sum(-1)).clamp(min=0.0)
         q = of_action(heads["q"], batch.action)
         loss = (huber_loss if self.config.loss == "huber" else mse_loss)(q, target, reduction="none")
         return loss, (target - q.detach()).abs()

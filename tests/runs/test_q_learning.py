@@ -31,8 +31,8 @@ RUNS: dict[str, dict[str, Any]] = {
     },
     "r2d2_slabs_of_one_step": {
         "algorithm": {"use": "r2d2", "prioritised": False, "length": 8},
-        "env": "cartpole_positions",
-        "policy": {"hidden": [8], "width": 8},
+        "env": {"use": "catch", "told": True},
+        "policy": {"hidden": [8], "width": 8, "features": 8},
     },
 }
 COMMON = {"sampling": {"envs": 2}, "replay": {"size": 600, "batch": 16, "warmup": 60, "updates_per_step": 0.25}, "evaluation": None}
