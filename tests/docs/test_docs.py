@@ -136,7 +136,7 @@ def test_experiments_that_are_quoted_are_those_of_the_files() -> None:
 def test_lines_of_examples_are_counted_right() -> None:
     text = (ROOT / "docs" / "extending.md").read_text()
     counted = re.findall(r"\]\((examples/\w+\.py)\), (\d+) lines", text)
-    assert len(counted) == 2
+    assert len(counted) == 3
     for path, lines in counted:
         assert len((ROOT / "docs" / path).read_text().splitlines()) == int(lines), path
 
@@ -170,6 +170,20 @@ def test_the_env_and_the_algorithm_run_by_name_and_learn(tmp_path: Path) -> None
     last = launched(tmp_path, *corridor, "sampling.envs=64", "sampling.steps=16", "stop.env_steps=60_000")
     assert last["episode/return"] > 0.5
     assert last["episode/reached"] > 0.9
+
+
+def test_the_off_policy_algorithm_runs_by_name_and_learns(tmp_path: Path) -> None:
+    """Random actions earn about -1,500 an episode; the mean of all episodes says that it has begun to learn."""
+    words = [
+        "env=Pendulum-v1",
+        "algorithm=docs/examples/soft_actor.py:SoftActor",
+        "policy=squashed_gaussian",
+        "policy.hidden=[64,64]",
+    ]
+    last = launched(
+        tmp_path, *words, "sampling.envs=8", "replay.updates_per_step=0.2", "stop.env_steps=20_000", "evaluation=null"
+    )
+    assert last["episode/return"] > -1150
 
 
 def test_the_network_runs_by_name_and_learns(tmp_path: Path) -> None:
