@@ -194,10 +194,11 @@ class _Layout:
         return {"samples": batches, "slabs": 0, "feedback": joined if replay.shards > 1 else feedback[kind]}
 
     def evaluator(self, **settings: Any) -> None:
-        """Evaluator and viewer, if the experiment has them. A run goes on without its viewer."""
+        """If the experiment has them: an evaluator, which is restarted if it dies, and a viewer, without which a run goes on."""
         params, experiment = list(self._params.values()), self._experiment
         if experiment.evaluation is not None:
-            self.graph.node("evaluator", params=params, **vars(experiment.evaluation), **settings)
+            alone = {} if settings else {"on_failure": "restart"}
+            self.graph.node("evaluator", params=params, **vars(experiment.evaluation), **alone, **settings)
         if experiment.viewer is not None:
             alone = {} if settings else {"on_failure": "leave"}
             self.graph.node("viewer", params=params, **vars(experiment.viewer), **alone, **settings)

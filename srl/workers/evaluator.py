@@ -85,8 +85,8 @@ class EvaluatorWorker(Resumable, Worker):
         self._scored = ""
         """The match whose return decides which checkpoint is the best."""
         self._film: list[Array] | None = None
-        folder = checkpoint_folder(context.resume, entries, next(iter(self._params))) if context.resume is not None else None
-        score = checkpoint.best_score(folder) if folder is not None else None  # of the run that this one resumes
+        earlier = context.resume or (context.folder if context.incarnation else None)  # this run goes on, or this worker
+        score = checkpoint.best_score(checkpoint_folder(earlier, entries, next(iter(self._params)))) if earlier else None
         self._best = -np.inf if score is None else score
         self._modest = Modest(args.share * usable_cores())
         self._looked = 0.0

@@ -34,8 +34,8 @@ def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
 def test_a_kill_of_each_kind(kind: str, restart: bool, tmp_path: Path) -> None:
     found = prepare("cartpole", ["layout=decoupled", "stop=null", "stop.seconds=100"])
     work, folder = found.graph, RunFolder.create(tmp_path, "cartpole", 1)
-    if restart:
-        work = replace(work, nodes=tuple(replace(node, on_failure="restart") for node in work.nodes))
+    says: Any = "restart" if restart else "stop"
+    work = replace(work, nodes=tuple(replace(node, on_failure=says) for node in work.nodes))
     controller = Controller(work, folder=folder, derived=found.derived)
     took: dict[str, Any] = {}
 

@@ -34,7 +34,7 @@ def test_a_kill_of_each_kind(kind: str, restart: bool, apart: bool, tmp_path: Pa
     if kind == "replay" and not apart:
         pytest.skip("it dies with its trainer")
     workers: dict[str, dict[str, Any]] = {"replay": {"inside": None} if apart else {}}
-    workers[kind] = {**workers.get(kind, {}), **({"on_failure": "restart"} if restart else {})}
+    workers[kind] = {**workers.get(kind, {}), "on_failure": "restart" if restart else "stop"}
     found = prepare(settings={**SETTINGS, "stop": {"seconds": 100}, "workers": workers})
     folder = RunFolder.create(tmp_path, "run", 1)
     controller = Controller(found.graph, folder=folder, derived=found.derived)

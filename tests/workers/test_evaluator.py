@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import srl
+from srl.control.controller import Controller
+from srl.plan.prepare import prepare
 from srl.store import checkpoint
+from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 
 RUN: dict[str, Any] = {
@@ -57,3 +65,37 @@ def test_a_resumed_run_has_to_beat_the_best_of_before(tmp_path: Path) -> None:
     again = srl.launch(resume=run.folder, stop={"env_steps": 6_000}, quiet=True)
     assert again.folder == run.folder
     assert checkpoint.best_score(place) == 501.0
+
+
+def test_a_restarted_evaluator_has_to_beat_the_best_of_before(tmp_path: Path) -> None:
+    prepared = prepare(settings=RUN, overrides=["mode=local", "stop=null", "stop.seconds=100", "evaluation.every=500"])
+    assert prepared.graph.node("evaluator").on_failure == "restart"
+    folder = RunFolder.create(tmp_path, "x", 1)
+    controller = Controller(prepared.graph, folder=folder, derived=prepared.derived)
+    seen: dict[str, Any] = {}
+
+    def until(true: Callable[[], Any]) -> None:
+        end = time.monotonic() + 60
+        while not true():
+            assert time.monotonic() < end
+            threading.Event().wait(0.01)
+
+    def disturb() -> None:
+        try:
+            until(lambda: len(folder.read_eval()) >= 2)
+            os.kill(controller._backend.processes["evaluator/0"], signal.SIGKILL)
+            until(lambda: any(event["event"] == "died" for event in read_lines(folder.events)))
+            best = checkpoint.best(folder.checkpoints)
+            assert best is not None
+            checkpoint.write_best(folder.checkpoints, 3_999, checkpoint.read(best).groups, 501.0)
+            seen["before"] = len(folder.read_eval())
+            until(lambda: len(folder.read_eval()) >= seen["before"] + 2)
+        finally:
+            controller.stop()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    result = controller.run()
+    thread.join()
+    assert result.kind == "done" and len(folder.read_eval()) >= seen["before"] + 2, result.format()
+    assert checkpoint.best_score(folder.checkpoints) == 501.0
