@@ -1,9 +1,12 @@
-"""Threads of the numeric libraries, which read these variables when they are loaded: set before any import of numpy."""
+"""Threads and memory of the numeric libraries in a process."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 
+# the libraries read these when they are loaded: set before any import of numpy
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -16,3 +19,14 @@ def limit_here() -> None:
     """Before numpy is imported: this process too, unless the user has said otherwise. Small products only lose by threads."""
     for name, value in plan(1).items():
         os.environ.setdefault(name, value)
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep up to 256 MB of freed memory, which otherwise every update gets again from the system, page by page."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        for option, value in ((_TRIM_THRESHOLD, 256 << 20), (_MMAP_THRESHOLD, 32 << 20)):
+            libc.mallopt(option, value)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Of malloc.h."""

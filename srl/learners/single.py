@@ -14,6 +14,7 @@ from srl.api.batch import Ranks
 from srl.api.neural import check_fit
 from srl.core.errors import UserError
 from srl.core.seeds import generator
+from srl.core.threads import keep_freed_memory
 from srl.core.tree import Array
 from srl.learners.base import Groups, Task
 from srl.learners.flat import KINDS, FlatOptimizer
@@ -30,6 +31,7 @@ class SingleLearner:
     Config: type = NoConfig
 
     def __init__(self, task: Task, config: Any = None, ranks: Ranks | None = None) -> None:
+        keep_freed_memory()
         if task.threads != torch.get_num_threads():
             torch.set_num_threads(task.threads)
         self.task = task
