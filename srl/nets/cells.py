@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -190,7 +189,7 @@ class _Node(torch.autograd.Function):
             one.forward(_arrays(weights), x.numpy(), memory.numpy(), first.numpy(), half=ctx.half)
         ctx.loan.spent = True
         to_x, to_memory, grads = one.backward(*(None if leaf is None else leaf.numpy() for leaf in (given, last, stop)))
-        back = torch.from_numpy(np.ascontiguousarray(to_x.transpose(0, 2, 1))) if ctx.needs_input_grad[0] else None
+        back = torch.from_numpy(to_x) if ctx.needs_input_grad[0] else None
         earlier = torch.from_numpy(to_memory) if ctx.needs_input_grad[1] else None
         return (back, earlier, None, None, None, *(torch.from_numpy(grad) for grad in grads))
 

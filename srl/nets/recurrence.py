@@ -42,6 +42,14 @@ def across(rows: Array, space: Space, name: str) -> Array:
     return flat
 
 
+def _rows(rows: Array) -> Array:
+    """`[T, k, B]` as `[T, B, k]`, stored features first: `srl.nets.towers` multiplies it as it is."""
+    time, size, number = rows.shape
+    flat = np.empty((size, time, number), np.float32)
+    np.copyto(flat, rows.transpose(1, 0, 2))
+    return flat.transpose(1, 2, 0)
+
+
 _sigmoid_back: Any = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_back: Any = torch.ops.aten.tanh_backward.grad_input
 
@@ -55,7 +63,7 @@ class Pass:
         self._plans: dict[tuple[int, int, int], Any] = {}
 
     def forward(self, weights: list[Array], x: Array, memory: Array, first: Array, *, half: bool) -> tuple[Array, Array]:
-        """Outputs `[T, B, width]` and the last memory."""
+        """Outputs `[T, B, width]`, stored features first, and the last memory."""
         self._weights, self._half = weights, half
         self._resize(*first.shape)
         np.copyto(self._found[:, : self._size], x.transpose(0, 2, 1))
@@ -63,10 +71,10 @@ class Pass:
         self._resets: list[bool] = np.any(first, axis=1).tolist()
         np.multiply(memory.T[: self._width], self._keep[0], out=self._found[0, self._size + 1 : -1])
         self._run(memory)
-        return np.ascontiguousarray(self._outs.transpose(0, 2, 1)), self._last()
+        return _rows(self._outs), self._last()
 
     def backward(self, given: Array | None, last: Array | None, stop: Array | None) -> tuple[Array, Array, list[Array]]:
-        """Backpropagate from the gradients of both to those of inputs `[T, inputs, B]`, memory and weights."""
+        """Backpropagate from the gradients of both to those of inputs `[T, B, inputs]`, memory and weights."""
         time, width, number = self._outs.shape
         grads = self._space.take("to_outs", time, width, number)
         if given is None:
@@ -80,7 +88,7 @@ class Pass:
             ends = [one or other for one, other in zip(ends, np.any(stop, axis=1).tolist(), strict=True)]
             keep = keep * ~stop
         to_memory = self._run_back(grads, last, ends, keep)
-        return self._back[:, : self._size], to_memory, self._weight_grads()
+        return _rows(self._back[:, : self._size]), to_memory, self._weight_grads()
 
     def _run(self, memory: Array) -> None:
         """Fill `_outs`."""

@@ -79,19 +79,18 @@ class Recurrent(NeuralPolicy):
         none = Mlp((config.width,), config.activation)
         self._both = Towers((none, [self.logits, self.value]))
         self._policy_head, self._value_head = Towers((none, [self.logits])), Towers((none, [self.value]))
-        self._bodies: dict[str, Towers] = {name: Towers((body, [])) for name, body in bodies.items() if body.layers}
+        self._bodies = Towers(*((body, []) for body in bodies.values())) if config.hidden and self.state_encoder is None else None
         reals = real_size(spec.action)
         self.log_std = nn.Parameter(torch.full((reals,), config.log_std)) if reals else None
 
     def unroll(self, batch: Batch) -> Heads:
         first, lead = batch.first, batch.first.shape
-        features = self.encoder(batch.obs)
-        acting, actor = self._tower("actor", features, first, batch.memory, batch.detach_at)
-        judging, memory = acting, {"actor": actor}
-        if not self.shared:
-            if self.state_encoder is not None:
-                features = torch.cat([features, self.state_encoder(batch.state)], -1)
-            judging, memory["critic"] = self._tower("critic", features, first, batch.memory, batch.detach_at)
+        memory: dict[str, Any] = {}
+        outs = []
+        for name, x in self._features(batch).items():
+            y, memory[name] = self._remember(name, x, first, batch.memory, batch.detach_at)
+            outs.append(y)
+        acting, judging = outs[0], outs[-1]
         logits, value = self._heads(acting, judging)
         heads: Heads = {
             "logits": logits.view(*lead, -1),
@@ -119,12 +118,16 @@ class Recurrent(NeuralPolicy):
             (logits,), (value,) = self._policy_head(acting), self._value_head(judging)
         return logits, value
 
-    def _tower(self, name: str, features: Tensor, first: Tensor, memory: Any, stop: Tensor | None) -> tuple[Tensor, Any]:
+    def _features(self, batch: Batch) -> dict[str, Tensor]:
+        """What enters each cell, `[T, B, ...]`."""
+        x = self.encoder(batch.obs)
+        if self._bodies is not None and runs_in_numpy(x):
+            return dict(zip(self.towers, self._bodies(x), strict=True))
+        known = x if self.state_encoder is None else torch.cat([x, self.state_encoder(batch.state)], -1)
+        return {name: tower(known if name == "critic" else x) for name, tower in self.towers.items()}
+
+    def _remember(self, name: str, x: Tensor, first: Tensor, memory: Any, stop: Tensor | None) -> tuple[Tensor, Any]:
         """Features after the cell `[T, B, width]`, and the recurrent state. Each agent of a joint batch is one sequence."""
-        if name in self._bodies and runs_in_numpy(features):
-            (x,) = self._bodies[name](features)
-        else:
-            x = self.towers[name](features)
         x = x.flatten(1, -2)
         restarts = first.flatten(1)
         before = memory[name].reshape(restarts.shape[1], -1) if self.memory != {} else None

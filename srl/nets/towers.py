@@ -79,7 +79,8 @@ class _Towers(torch.autograd.Function):
         for layers, heads in towers.shape:
             values = [rows]
             for i in range(at, at + 2 * layers, 2):
-                values.append(activate_(_layer(values[-1], params[i], params[i + 1]), towers.activation))
+                layer = _layer if heads or i < at + 2 * layers - 2 else _last_layer
+                values.append(activate_(layer(values[-1], params[i], params[i + 1]), towers.activation))
             at += 2 * layers
             for i in range(at, at + 2 * heads, 2):
                 out = np.matmul(params[i], values[-1].T)
@@ -87,7 +88,7 @@ class _Towers(torch.autograd.Function):
                 outs.append(torch.from_numpy(out.reshape(lead) if towers.values[len(outs)] else out.T.reshape(*lead, len(out))))
             at += 2 * heads
             if not heads:
-                outs.append(torch.from_numpy(values[-1]).view(*lead, values[-1].shape[1]))
+                outs.append(torch.from_numpy(values[-1].T).view(values[-1].shape[1], *lead).movedim(0, -1))
             kept.append(values)
         ctx.set_materialize_grads(False)
         ctx.towers, ctx.kept, ctx.lead = towers, kept, x.shape
@@ -116,10 +117,12 @@ class _Towers(torch.autograd.Function):
                 outs = out.numpy().reshape(rows, len(params[i])).T
                 grads[i] = np.matmul(outs, values[-1], out=slots[i])
                 grads[i + 1] = np.matmul(outs, ones, out=slots[i + 1])
-                if layers or through_x:
+                if layers:
                     grad = _from_head(outs, params[i], grad)
+                elif through_x:
+                    grad = _through_head(outs, params[i], grad)
             if not heads and (out := given[head - 1]) is not None:
-                grad = np.array(out.numpy()).reshape(rows, out.shape[-1])  # a copy: it is overwritten below
+                grad = np.array(out.reshape(rows, out.shape[-1]).numpy(), order="F")  # a copy: it is overwritten below
             head -= max(heads, 1)
             for depth in range(layers, 0, -1):
                 i -= 2
@@ -131,7 +134,7 @@ class _Towers(torch.autograd.Function):
                 grad = _input_grad(grad, params[i]) if depth > 1 or through_x else None
             if grad is not None and through_x:
                 to_x = grad if to_x is None else np.add(to_x, grad, out=to_x)
-        back = None if to_x is None else torch.from_numpy(to_x).view(ctx.lead)
+        back = None if to_x is None else torch.from_numpy(to_x).reshape(ctx.lead)
         if flat is not None:
             return back, None, flat
         return (back, None, *(None if one is None else torch.from_numpy(one) for one in grads))
@@ -146,6 +149,16 @@ def _layer(x: Array, weight: Array, bias: Array) -> Array:
     return out
 
 
+def _last_layer(x: Array, weight: Array, bias: Array) -> Array:
+    """The same, stored features first."""
+    if len(x) * weight.size >= LARGE:
+        out = _array(mm(torch.from_numpy(weight), torch.from_numpy(x).t()))
+    else:
+        out = np.matmul(weight, x.T)
+    out += bias[:, None]
+    return out.T
+
+
 def _from_head(outs: Array, weight: Array, more: Array | None) -> Array:
     """`outs.T @ weight`, and more."""
     grad = _array(torch.mm(torch.from_numpy(outs).t(), torch.from_numpy(weight)))
@@ -154,9 +167,18 @@ def _from_head(outs: Array, weight: Array, more: Array | None) -> Array:
     return grad
 
 
+def _through_head(outs: Array, weight: Array, more: Array | None) -> Array:
+    """The same, stored features first, as cells have it."""
+    grad = _array(torch.mm(torch.from_numpy(weight).t(), torch.from_numpy(outs))).T
+    if more is not None:
+        grad += more
+    return grad
+
+
 def _weight_grad(grad: Array, x: Array, out: Array | None) -> Array:
     """`grad.T @ x`, in `out` if there is one."""
-    if grad.shape[1] * x.shape[1] > SMALL and grad.size * x.shape[1] >= LARGE:
+    whole = grad.T.flags.c_contiguous
+    if (whole or grad.shape[1] * x.shape[1] > SMALL) and grad.size * x.shape[1] >= LARGE:
         return _array(mm(torch.from_numpy(grad.T), torch.from_numpy(x), out=None if out is None else torch.from_numpy(out)))
     if x.shape[1] < grad.shape[1]:  # the quicker order
         turned: Array = np.matmul(x.T, grad, out=None if out is None else out.T)
