@@ -19,7 +19,6 @@ import numpy as np
 
 from srl.api.slab import Window
 from srl.core.spec import Leaf, total_bytes, zeros
-from srl.replay.prioritised import Priorities
 from srl.replay.store import Store, batch_record, store_bytes
 
 BATCH = 256
@@ -109,7 +108,7 @@ def iter_places(rng: np.random.Generator, count: int) -> Any:
 def priorities(size: int) -> None:
     rng = np.random.default_rng(2)
     for envs in (1, 16):
-        store, out = filled(size, envs=envs, priorities=Priorities())
+        store, out = filled(size, envs=envs, alpha=0.6)
         selector = store.selector
         values = rng.random(BATCH).astype(np.float32)
         store.sample(BATCH, rng, out)
@@ -126,7 +125,7 @@ def priorities(size: int) -> None:
 
 def inserting(size: int) -> None:
     for steps, envs in ((128, 16), (64, 8), (64, 1), (8, 1), (1, 1), (1, 16)):
-        for settings in ({}, {"priorities": Priorities()}):
+        for settings in ({}, {"alpha": 0.6}):
             record = half_cheetah(steps, envs, "float32")
             store = Store(record, columns=envs, size=size, window=SINGLE, **settings)
             slab = slab_of(record)
@@ -145,7 +144,7 @@ def sequences() -> None:
     """R2D2: 40 rows of burn-in, 40 trained ones, 5 more, an LSTM of 256."""
     window, record = Window(40, 40, 5), half_cheetah(40, 4, "float32")
     record["memory"] = {name: Leaf((8, 4, 1, 256), "float32") for name in ("c", "h")}
-    for settings in ({}, {"priorities": Priorities()}):
+    for settings in ({}, {"alpha": 0.6}):
         store, slab = Store(record, columns=4, size=200_000, window=window, **settings), slab_of(record)
         for index in range(1300):
             store.insert(slab, 0, index > 0)

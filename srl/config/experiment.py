@@ -11,6 +11,7 @@ from srl.config.shorthand import POLICY, spelled_out
 from srl.core.errors import UserError
 from srl.core.load import load, option
 from srl.core.option import dump
+from srl.core.schedule import Schedule
 from srl.core.types import Checkpoint, Component, Matches, OnFailure, PastVersions, PolicyEntry, Shown, Stop
 from srl.core.where import Provenance
 
@@ -66,7 +67,9 @@ class Replay:
     updates_per_step: float = option(1.0, "updates for every env step", above=0)
     ahead: int | Auto = option("auto", "env steps that actors may be ahead of the updates; auto: a few slabs, inline 0", low=1)
     alpha: float = option(0.6, "with priorities: rows are drawn in proportion to priority ** alpha", low=0, high=1)
-    beta: float = option(0.4, "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1)
+    beta: Schedule = option(
+        Schedule(0.4), "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1
+    )
     history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames: [obs], [obs/screen]")
     data: str | None = option(None, "a .npz file or a folder of them: recorded episodes that batches are drawn from too")
     share: float = option(0.5, "with data: the part of every batch that is drawn from it", above=0, below=1)

@@ -185,7 +185,7 @@ class _Layout:
                 batch=replay.batch,
                 updates_per_step=replay.updates_per_step,
                 alpha=replay.alpha,
-                beta=replay.beta,
+                beta=replay.beta.to_plain(),
                 history=list(replay.history),
                 data=replay.data,
                 share=replay.share,

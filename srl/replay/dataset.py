@@ -23,7 +23,6 @@ from srl.api.slab import Window
 from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.core.tree import Array, build, leaves
-from srl.replay.prioritised import Priorities
 from srl.replay.rings import ASKED, OF_SLABS, RingShape
 from srl.replay.store import Store
 
@@ -42,7 +41,7 @@ _ENDS = ("terminated", "truncated")
 
 def load_dataset(
     path: Path, record: Mapping[str, Any], *, window: Window, n_step: int = 1, gamma: float = 0.99, history: Sequence[str] = (),
-    priorities: Priorities | None = None, actions: Callable[[Any], Any] = lambda tree: tree,
+    alpha: float | None = None, actions: Callable[[Any], Any] = lambda tree: tree,
 ) -> Store:  # fmt: skip
     """All rows of a file, or of the files of a folder. `record`: of the slabs whose rows they are to be like.
 
@@ -53,7 +52,7 @@ def load_dataset(
     shape = RingShape.of(record, columns=1, size=1 << 40, window=window, history=history)
     apart = shape.behind + 1 + shape.every
     size = sum(sizes) + apart * (len(sizes) + 2) + shape.window.rows + record["reward"].shape[0]
-    store = Store(record, columns=1, size=size, window=window, n_step=n_step, gamma=gamma, priorities=priorities, history=history)
+    store = Store(record, columns=1, size=size, window=window, n_step=n_step, gamma=gamma, alpha=alpha, history=history)
     for file in files:
         rows = _read(file)
         tree = build(

@@ -28,14 +28,14 @@ class Mixture:
         """Windows of the online store: while it has none, nothing is drawn."""
         return len(self.online)
 
-    def sample(self, count: int, rng: np.random.Generator, out: Mapping[str, Any]) -> None:
+    def sample(self, count: int, rng: np.random.Generator, out: Mapping[str, Any], beta: float = 1.0) -> None:
         """As `Store.sample`. An id is twice that of its source, plus one if the source is `fixed`."""
         fixed = round(self.share * count)
         of_fixed, of_online = self._split(out, fixed)
         if fixed:
-            self.fixed.sample(fixed, rng, of_fixed)
+            self.fixed.sample(fixed, rng, of_fixed, beta)
         if fixed < count:
-            self.online.sample(count - fixed, rng, of_online)
+            self.online.sample(count - fixed, rng, of_online, beta)
             out["version"][:fixed] = out["version"][fixed:].max()  # fixed rows are of no policy, and never stale
         out["ids"][...] *= 2
         out["ids"][:fixed] += 1

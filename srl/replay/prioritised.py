@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,16 +13,6 @@ from srl.replay.sum_tree import SumTree
 
 _LEAST = 1e-6
 """No window is left out for ever."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Priorities:
-    """How strongly they count."""
-
-    alpha: float = 0.6
-    """0: every window is drawn equally often; 1: in proportion to its priority."""
-    beta: float = 0.4
-    """1: the importance weights make up for all of it."""
 
 
 class Prioritised:

@@ -25,7 +25,7 @@ from srl.core.errors import UserError
 from srl.core.spec import Leaf, differences, lead, spec_of, total_bytes
 from srl.core.tree import Array, leaves
 from srl.replay.frames import Frames
-from srl.replay.prioritised import Priorities, Prioritised
+from srl.replay.prioritised import Prioritised
 from srl.replay.rings import ASKED, OF_SLABS, Rings, RingShape, ring_record
 from srl.replay.sum_tree import SumTree
 from srl.replay.uniform import Uniform
@@ -68,11 +68,11 @@ class Store:
 
     def __init__(
         self, record: Mapping[str, Any], *, columns: int, size: int, window: Window, n_step: int = 1, gamma: float = 0.99,
-        priorities: Priorities | None = None, history: Sequence[str] = (),
+        alpha: float | None = None, history: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """`record`: of the slabs. `columns`: envs x agents of all that insert here. `size`: rows of all columns together.
 
-        `priorities`: windows are drawn by the priorities that are given back; None: all equally often.
+        `alpha`: windows are drawn in proportion to priority^alpha, priorities being given back; None: all equally often.
         `history`: paths of observations that are stacks of frames, as `obs/screen`: their frames are kept once.
         """
         self.shape = RingShape.of(record, columns=columns, size=size, window=window, history=history)
@@ -84,9 +84,7 @@ class Store:
         self._single = window.rows == 1
         self._record = record
         self._rings = Rings(record, self.shape)
-        self.beta = 1.0 if priorities is None else priorities.beta
-        """Of the importance weights; a schedule may change it between draws."""
-        self.selector = Uniform(self._rings) if priorities is None else Prioritised(self._rings, priorities.alpha)
+        self.selector = Uniform(self._rings) if alpha is None else Prioritised(self._rings, alpha)
         """What chooses the windows of a batch."""
         self._n_step = n_step
         self._powers = np.float32(gamma) ** np.arange(n_step + 1, dtype=np.float32)
@@ -116,10 +114,13 @@ class Store:
         self.inserted += count
         self.env_steps += count if agents == 1 else int(np.count_nonzero(valid.any(axis=2)))
 
-    def sample(self, count: int, rng: np.random.Generator, out: Mapping[str, Any]) -> None:
-        """Draw windows into `out`, which fits `batch_record`. There must be one: `len(store) > 0`."""
+    def sample(self, count: int, rng: np.random.Generator, out: Mapping[str, Any], beta: float = 1.0) -> None:
+        """Draw windows into `out`, which fits `batch_record`. There must be one: `len(store) > 0`.
+
+        `beta`: how far importance weights make up for the priorities. 1: their means are those of a uniform draw.
+        """
         assert self._rings.windows > 0, "nothing can be drawn yet"
-        starts, weight = self.selector.draw(count, rng, self.beta)
+        starts, weight = self.selector.draw(count, rng, beta)
         shape = self.shape
         slots = starts if shape.every == 1 else starts * shape.every
         out["ids"][...] = self._ids(slots)

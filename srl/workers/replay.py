@@ -15,6 +15,7 @@ from srl.api.actions import recorded_action
 from srl.core.errors import UserError, about
 from srl.core.files import usable_path
 from srl.core.load import option
+from srl.core.schedule import Schedule
 from srl.core.seeds import from_words, generator, to_words, word
 from srl.core.spec import TreeSpec
 from srl.core.tree import Tree, build, leaves
@@ -25,7 +26,6 @@ from srl.replay import saved
 from srl.replay.dataset import data_bytes, load_dataset
 from srl.replay.limiter import Limiter
 from srl.replay.mixture import Mixture
-from srl.replay.prioritised import Priorities
 from srl.replay.store import Store, batch_record, store_bytes
 from srl.streams.peers import End
 from srl.streams.sample import Loan, SampleConsumer, SampleProducer
@@ -44,7 +44,9 @@ class ReplayArgs:
     updates_per_step: float = option(1.0, "updates for every env step", above=0)
     ahead: int = option(64, "env steps that actors may be ahead of the updates", low=1)
     alpha: float = option(0.6, "with priorities: rows are drawn in proportion to priority ** alpha", low=0, high=1)
-    beta: float = option(0.4, "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1)
+    beta: Schedule = option(
+        Schedule(0.4), "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1
+    )
     history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames")
     data: str | None = option(None, "a .npz file or a folder of them, that batches are drawn from too")
     share: float = option(0.5, "with data: the part of every batch that is drawn from it", above=0, below=1)
@@ -70,6 +72,12 @@ class ReplayWorker(Resumable, Worker):
         self._sink = cast(SampleProducer, ends["sink"])
         self._feedback = cast("SampleConsumer | None", ends.get("feedback"))
         parts = context.node.count
+        same = [
+            one
+            for one in context.graph.nodes
+            if one.worker == context.node.worker and one.args.get("policy", "main") == args.policy
+        ]
+        self._shards = sum(one.count for one in same)
         record: Any = context.derived.streams[context.node.ports["source"]].record
         settings = _settings(args, context.node, context.graph, context.derived)
         self.store = Store(record, **settings)
@@ -151,7 +159,7 @@ class ReplayWorker(Resumable, Worker):
         record: Any = derived.streams[node.ports["source"]].record
         settings = _settings(args, node, graph, derived)
         sizes = {key: settings[key] for key in ("columns", "size", "window", "history")}
-        own = store_bytes(record, **sizes, prioritised=settings["priorities"] is not None)
+        own = store_bytes(record, **sizes, prioritised=settings["alpha"] is not None)
         if args.data is not None:
             with about("replay", "data"):
                 own += data_bytes(usable_path(args.data))
@@ -166,7 +174,7 @@ class ReplayWorker(Resumable, Worker):
         while not self._draining and self._may_draw and (batch := self._sink.alloc()) is not None:
             before = time.perf_counter()
             tree = cast("dict[str, Any]", batch.tree)
-            self.batches.sample(self.args.batch, self._rng, tree)
+            self.batches.sample(self.args.batch, self._rng, tree, self.args.beta.at(self._progress))
             tree["env_steps"][0] -= self._before
             self._sink.put(batch)
             self.limiter.drawn += 1
@@ -266,6 +274,13 @@ class ReplayWorker(Resumable, Worker):
         return done
 
     @property
+    def _progress(self) -> float:
+        """Of the run, 0..1, by what this replay has seen of it."""
+        stop, limiter = self.context.graph.stop, self.limiter
+        counted = ((limiter.inserted, stop.env_steps), (limiter.drawn, stop.updates))
+        return max((self._shards * count / wanted for count, wanted in counted if wanted), default=0.0)
+
+    @property
     def _may_draw(self) -> bool:
         return self.limiter.may_draw and len(self.store) > 0
 
@@ -289,7 +304,7 @@ def _settings(args: ReplayArgs, node: Node, graph: Graph, derived: Derived) -> d
         "window": info.window,
         "n_step": info.replay.n_step,
         "gamma": info.replay.gamma,
-        "priorities": Priorities(alpha=args.alpha, beta=args.beta) if info.replay.prioritised else None,
+        "alpha": args.alpha if info.replay.prioritised else None,
         "history": args.history,
     }
 

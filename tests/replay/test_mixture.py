@@ -8,7 +8,6 @@ import pytest
 from srl.api.slab import Window
 from srl.core.spec import zeros
 from srl.replay.mixture import Mixture
-from srl.replay.prioritised import Priorities
 from srl.replay.store import Store, batch_record
 from tests.errors import raises
 from tests.replay.slow import Episodes, slab_record
@@ -17,7 +16,7 @@ from tests.replay.slow import Episodes, slab_record
 def store_of(group, slabs, window, every=None):
     record = slab_record(4, 2, 1, every=every, full=True)
     source = Episodes(record, np.random.default_rng(group), group, every=every)
-    store = Store(record, columns=2, size=200, window=window, priorities=Priorities(alpha=1.0))
+    store = Store(record, columns=2, size=200, window=window, alpha=1.0)
     for index in range(slabs):
         store.insert(source.slab(), 0, index > 0)
     return store

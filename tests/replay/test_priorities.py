@@ -7,7 +7,6 @@ import pytest
 
 from srl.api.slab import Window
 from srl.core.spec import zeros
-from srl.replay.prioritised import Priorities
 from srl.replay.store import Store, batch_record
 from tests.errors import raises
 from tests.replay.slow import Episodes, slab_record
@@ -22,8 +21,8 @@ class Filled:
     def __init__(self, *, size, slabs, envs=3, window=SINGLE, every=None, alpha=1.0, beta=1.0):
         record = slab_record(4, envs, 1, every=every)
         self.source = Episodes(record, RNG(0), 0, every=every, ends=0.1)
-        self.store = Store(record, columns=envs, size=size, window=window, priorities=Priorities(alpha=alpha, beta=beta))
-        self.record, self.window = record, window
+        self.store = Store(record, columns=envs, size=size, window=window, alpha=alpha)
+        self.record, self.window, self.beta = record, window, beta
         self.insert(slabs)
 
     def insert(self, slabs):
@@ -32,7 +31,7 @@ class Filled:
 
     def draw(self, count, rng):
         out = zeros(batch_record(self.record, count, self.window))
-        self.store.sample(count, rng, out)
+        self.store.sample(count, rng, out, self.beta)
         return out
 
     def all(self):

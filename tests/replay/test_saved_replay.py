@@ -9,15 +9,14 @@ from srl.api.slab import Window
 from srl.core.spec import zeros
 from srl.core.tree import leaves
 from srl.replay import saved
-from srl.replay.prioritised import Priorities
 from srl.replay.store import Store, batch_record
 from tests.errors import raises
 from tests.replay.slow import Episodes, slab_record
 
 KINDS = {
     "uniform": (Window(length=1), None, {"n_step": 3}),
-    "prioritised": (Window(length=1), None, {"priorities": Priorities()}),
-    "windows": (Window(2, 2, 2), 2, {"priorities": Priorities()}),
+    "prioritised": (Window(length=1), None, {"alpha": 0.6}),
+    "windows": (Window(2, 2, 2), 2, {"alpha": 0.6}),
     "frames": (Window(length=1), None, {"history": ("obs/stack",)}),
 }
 

@@ -62,6 +62,24 @@ def test_stacks_that_are_kept_as_single_frames_are_whole_when_they_are_drawn(pad
         assert session.algorithm.begins > 400
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_beta_follows_the_progress_of_the_run(shards: int) -> None:
+    replay = {**SMALL, "beta": {"from": 0.2, "to": 1.0}, "shards": shards}
+    with srl.build(replay=replay, sampling={"envs": 2, "workers": 2}, stop={"env_steps": 400}, **FAKE) as session:
+        name = "replay/0" if shards == 1 else "replay.1/0"
+        worker, betas = session.workers[name], []
+        draw = worker.batches.sample
+
+        def sample(count: int, rng: Any, out: Any, beta: float) -> None:
+            betas.append((worker.store.env_steps * shards / 400, beta))
+            draw(count, rng, out, beta)
+
+        worker.batches.sample = sample
+        session.step(300)
+    assert len(betas) > 100
+    assert all(beta == pytest.approx(0.2 + 0.8 * min(1.0, progress)) for progress, beta in betas)
+
+
 @pytest.mark.parametrize(
     ("settings", "code", "path"),
     [
