@@ -35,7 +35,7 @@ class Ranks:
     """The learners that train one policy together, each on its own rows: a process group of torch.distributed.
 
     Losses are means over the rows of all ranks and gradients are summed, so that ranks with few valid rows weigh less.
-    All ranks make the same calls in the same order, or they wait for each other for ever.
+    All ranks make the same calls in the same order, or they deadlock.
     """
 
     def __init__(self, group: Any = None) -> None:

@@ -25,7 +25,7 @@ def watch(argv: list[str]) -> int:
     parser = Parser(
         prog="srl watch",
         description="show the newest policy of a run at play, in a window or on a page of this host; Ctrl-C detaches,"
-        " and the run goes on unchanged. Of a run that has ended, or that keeps its parameters to itself (mode=inline),"
+        " and the run continues unchanged. Of a run that has ended, or that keeps its parameters to itself (mode=inline),"
         " the newest checkpoint plays.",
     )
     parser.add_argument("run", help="a run folder, or a folder above it for the newest run in it")

@@ -106,7 +106,7 @@ class WorkerSettings:
     inside: str | None = option(None, "place the workers inside those of this node, in the same processes")
     threads: int = option(1, "threads per worker", low=1)
     device: str = option("cpu", "cpu, cuda, cuda:1")
-    on_failure: OnFailure = option("stop", "reaction to a failure: stop the run, restart the process, or leave it: go on without")
+    on_failure: OnFailure = option("stop", "reaction to a failure: stop the run, restart the process, or leave it and continue")
     restarts: int = option(3, "restarts per hour before the run is stopped", low=0)
     ports: Mapping[str, str] = option({}, "port -> stream; an unknown stream is created")
 
@@ -134,7 +134,7 @@ class Experiment:
         None, "size, batch, warmup, updates_per_step, ...; null: the defaults, if the algorithm has one"
     )
     evaluation: Evaluation | None = option(None, "every, episodes, ...; null: no evaluation")
-    viewer: Viewer | None = option(None, "show, fps, ...; true: the defaults; null: nobody watches")
+    viewer: Viewer | None = option(None, "show, fps, ...; true: the defaults; null: none")
     opponents: Opponents | None = option(
         None, "play against past versions: groups, choose, keep_every, ...; null: only the newest"
     )

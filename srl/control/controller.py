@@ -203,7 +203,7 @@ class Controller:
             self._detach(member)
             failure = self._failures.left(member, message)
             self.log.event("died", process=member.name, code=message["code"], how=failure.how, restart=False)
-            self.log.event("note", text=f"{failure.worker} {failure.how}: the run goes on without it ({failure.cause})")
+            self.log.event("note", text=f"{failure.worker} {failure.how}: the run continues without it ({failure.cause})")
         elif self._ending is not None:
             self._detach(member)
             if message["code"] != 0:

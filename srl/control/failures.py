@@ -83,14 +83,14 @@ class Failures:
         return failure, Ending("user error" if must_change else "worker failure", failure.how, drain=False, error=error)
 
     def spared(self, member: Member) -> bool:
-        """The run goes on without this process, which nobody waits for. What the user must change ends it, at the start."""
+        """Whether the run continues without this process, which no worker waits for. A user error at the start still ends it."""
         error = _error(member)
         must_change = error is not None and error.exit_code == 2
         leave = all(self._graph.node(name).on_failure == "leave" for name in _nodes(member))
         return leave and self._graph.mode != "inline" and not (must_change and member.phase not in ("running", "drained"))
 
     def left(self, member: Member, exit: Message) -> Failure:
-        """How a process ended that the run goes on without."""
+        """How a process ended without which the run continues."""
         return self._failure(member, exit, "")
 
     def died_at_the_end(self, member: Member, exit: Message, ending: Ending) -> tuple[Failure, Ending]:

@@ -26,7 +26,7 @@ class Machine:
 
 
 def leave_cores() -> None:
-    """Let this process run from now on only where nobody else wants the core."""
+    """Let this process run only when no other process wants the core."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 Rule: TypeAlias = Literal["count", "gauge", "min", "max", "mean", "spread", "episode", "point", "time"]
 
 _FLOW = ("mean", "spread", "episode", "point")
-"""Sent once: their values begin anew with every report."""
+"""Sent once: their values are reset with every report."""
 
 TRAIN = "train/"
 """Begins the names of what an algorithm reports: `train/loss`, `train/POLICY/loss` where several learn."""
@@ -139,7 +139,7 @@ class Reading:
         return iter(self.metrics)
 
     def flush(self) -> Reading:
-        """What to send now; means, episodes and points begin anew, extremes stay."""
+        """The metrics to send now. Means, episodes and points are reset, extremes are kept."""
         sent = Reading()
         for name, metric in list(self.metrics.items()):
             sent.metrics[name] = replace(metric)

@@ -10,7 +10,7 @@ from srl.core.errors import SettingError
 from srl.core.load import dump, option
 
 OnFailure = Literal["stop", "restart", "leave"]
-"""Stop the run, restart the process, or go on without it."""
+"""Stop the run, restart the process, or continue without it."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Matches:
     cross_play: bool = option(False, "each team also plays against the initial policies of the others")
     film_every: int = option(0, "record a video every so many evaluations; 0: none", low=0)
     share: float = option(
-        0.015, "part of all cores that it may take from others; it takes more where nobody wants them", low=0.001, high=1
+        0.015, "part of all cores that it may take from others; it takes more where they are idle", low=0.001, high=1
     )
 
 

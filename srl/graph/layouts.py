@@ -158,13 +158,13 @@ class _Layout:
             )
 
     def _slabs(self, name: str) -> dict[str, Any]:
-        """What a trainer on slabs is told."""
+        """Arguments of a trainer on slabs."""
         sizes, opponents = self._sizes, self._experiment.opponents
         slabs = sizes.slabs + (opponents.groups if opponents else 0)
         return {"samples": self._samples[name], "slabs": slabs, "staleness": sizes.staleness}
 
     def _replays(self, name: str, home: str) -> dict[str, Any]:
-        """The replays of one policy, and what its trainer is told."""
+        """The replays of one policy, and the arguments of its trainer."""
         sizes, replay = self._sizes, self._experiment.replay
         assert replay is not None
         batches, kind = self.graph.sample(name, f"batches.{name}"), _name("replay", name, sizes.replayed)
@@ -194,7 +194,7 @@ class _Layout:
         return {"samples": batches, "slabs": 0, "feedback": joined if replay.shards > 1 else feedback[kind]}
 
     def evaluator(self, **settings: Any) -> None:
-        """If the experiment has them: an evaluator, which is restarted if it dies, and a viewer, without which a run goes on."""
+        """The evaluator, which is restarted if it dies, and the viewer, without which a run continues. Each only if wanted."""
         params, experiment = list(self._params.values()), self._experiment
         if experiment.evaluation is not None:
             alone = {} if settings else {"on_failure": "restart"}

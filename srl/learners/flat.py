@@ -95,7 +95,7 @@ class FlatOptimizer(ABC):
         self._step(self.norm.new_tensor(scale) if scale > 1.0 else None)
 
     def _collect(self) -> None:
-        """Take back gradients that somebody set free (`module.zero_grad()`), or they would be lost."""
+        """Restore gradients that were replaced (by `module.zero_grad()`), or they would be lost."""
         for parameter, view in self._views:
             if parameter.grad is not view and view is not None:
                 if parameter.grad is not None:

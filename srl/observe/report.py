@@ -57,7 +57,7 @@ class StreamRow:
 
     @property
     def lost(self) -> dict[str, float]:
-        """Part of what was put that nobody took, by reason."""
+        """Fraction of the records put that were dropped, by reason."""
         return {reason: number / self.put for reason, number in self.drops.items() if number and self.put}
 
 

@@ -148,7 +148,7 @@ class Totals:
         return {name: seen.report.waits for name, seen in self._workers.items() if seen.report.waits}
 
     def report(self) -> Report:
-        """This moment, for the sinks; means and evaluations start anew."""
+        """A report for the sinks. Means and evaluations are reset."""
         now = time.monotonic()
         stop = self.graph.stop
         fraction = self.elapsed / stop.seconds if stop.seconds and not stop.env_steps else None

@@ -12,7 +12,7 @@ from srl.replay.rings import Rings
 from srl.replay.sum_tree import SumTree
 
 _LEAST = 1e-6
-"""No window is left out for ever."""
+"""Every window can be drawn."""
 
 
 class Prioritised:

@@ -21,7 +21,7 @@ class Lag:
 
     def __init__(self, epoch: int) -> None:
         self._first = version(epoch, 0)
-        """Versions below this one were published by an earlier process: nobody knows when."""
+        """Versions below this one were published by an earlier process, at an unknown time."""
         self._versions, self._behind = np.zeros(_KEPT, np.int64), np.zeros(_KEPT, np.int64)
         self._trained = np.zeros(_KEPT)
         """When each of the rows was trained on."""

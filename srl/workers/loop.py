@@ -157,7 +157,7 @@ class WorkerLoop:
         return any(worker.finished for worker in self.workers.values())
 
     def reports(self) -> dict[str, WorkerReport]:
-        """The report of every worker; means start anew."""
+        """The report of every worker. Means are reset."""
         return {
             name: WorkerReport(
                 reading=worker.metrics(),

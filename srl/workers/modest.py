@@ -7,7 +7,7 @@ import time
 _SPAN = 0.05
 """Seconds of work that are looked at together."""
 _ALONE = 0.8
-"""From this part of processor time in wall time on, nobody else wanted the core."""
+"""With at least this fraction of CPU time in wall time, no other process wanted the core."""
 
 
 class Modest:
@@ -22,7 +22,7 @@ class Modest:
         self._begun = (0.0, 0.0)
 
     def begin(self) -> bool:
-        """Whether it is time to go on."""
+        """Whether it may continue now."""
         now = time.monotonic()
         self._begun = (now, time.process_time())
         return now >= self.rests_until

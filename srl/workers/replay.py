@@ -124,7 +124,7 @@ class ReplayWorker(Resumable, Worker):
 
     @classmethod
     def check(cls, args: ReplayArgs, node: Node, graph: Graph) -> None:
-        """Rows come, from at least one actor for each worker, and the bounds let both sides go on."""
+        """Rows arrive, from at least one actor for each worker, and the bounds let neither side block the other."""
         producers = [one for one, _, side in members(graph, node.ports["source"]) if side == "producer"]
         if sum(one.count for one in producers) < node.count:
             raise UserError(
@@ -137,7 +137,7 @@ class ReplayWorker(Resumable, Worker):
         slab = max((_slab_steps(one) for one in producers), default=1)
         if -(-args.ahead // node.count) < slab:
             raise UserError(
-                f"'{node.name}' would stop for ever: its actors may be {args.ahead:,} env steps ahead, and a slab has {slab:,}",
+                f"'{node.name}' would stop forever: its actors may be {args.ahead:,} env steps ahead, and a slab has {slab:,}",
                 ("try", f"replay.ahead={slab * node.count}, or fewer sampling.envs or sampling.steps"),
                 code="E04",
                 path=("graph", "nodes", node.name, "args", "ahead"),
@@ -166,7 +166,7 @@ class ReplayWorker(Resumable, Worker):
         return node.count * own
 
     def poll(self) -> int:
-        """Take rows in, draw what is owed and asked for, and let the actors go on as far as that allows."""
+        """Insert rows, draw the requested batches that are due, and let the actors continue as far as that allows."""
         done = self._take_back()
         while (loan := self._source.get()) is not None:
             self._insert(loan)

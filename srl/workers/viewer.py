@@ -23,7 +23,7 @@ class ViewerArgs(Shown):
 
 
 class ViewerWorker(Worker):
-    """Plays one env with the newest parameters of every policy, as long as somebody looks."""
+    """Plays one env with the newest parameters of every policy, as long as someone watches."""
 
     ports = {"params": Port("param", "subscriber")}
     Args = ViewerArgs

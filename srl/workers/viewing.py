@@ -19,7 +19,7 @@ Newest: TypeAlias = Callable[[Version], "tuple[Version, Any] | None"]
 """The newest parameters of a policy, if they are newer than a version: `ParamSubscriber.latest`."""
 
 LOOK = 0.1
-"""Seconds between two looks whether somebody watches."""
+"""Seconds between two checks for watchers."""
 FRESH = 0.5
 """Seconds between two looks at the newest parameters."""
 _SLOWEST = 1.0

@@ -1,4 +1,4 @@
-"""Players of matching pennies that change with their age in updates: whoever guards shows 1 while young, then 0 for ever."""
+"""Players of matching pennies that change with their age in updates: whoever guards shows 1 while young, then always 0."""
 
 from __future__ import annotations
 

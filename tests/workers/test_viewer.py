@@ -1,4 +1,4 @@
-"""The viewer: shows the newest parameters, only while somebody looks, within its part of a core. A run goes on without it."""
+"""The viewer: shows the newest parameters, only while someone watches, within its part of a core. A run continues without it."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_run_goes_on_without_a_viewer_that_was_killed(kind: str, tmp_path: Pat
     assert seen["facts"]["experiment"] == "CartPole-v1"
     assert "viewer" not in folder.read_status()
     notes = [event["text"] for event in read_lines(folder.events) if event["event"] == "note"]
-    assert any(f"{kind}/0 died (signal 9): the run goes on without it" in note for note in notes)
+    assert any(f"{kind}/0 died (signal 9): the run continues without it" in note for note in notes)
     assert all(ledger.balanced for ledger in controller.totals.ledgers())
 
 
