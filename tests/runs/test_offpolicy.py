@@ -75,3 +75,20 @@ def test_what_is_handed_back_reaches_the_replay() -> None:
         ends = session.workers["trainer/0"].ends["feedback"], session.workers["replay/0"].ends["feedback"]
         session.step()
         assert ends[0].counts.put == 51 and ends[1].counts.taken >= 50 and not ends[0].counts.dropped
+
+
+def test_the_policy_is_asked_once_for_every_env_step() -> None:
+    """Nothing bootstraps from row T, so nobody asks about it."""
+    with built(sampling={"envs": 2, "steps": 4}) as session:
+        session.step(40)
+        actor, policy = session.workers["actor/0"], session.workers["policy/0"]
+        assert policy.reading["infer/rows"] - actor.reading["env_steps"] in (0, 2)
+
+
+def test_evaluations_begin_where_they_are_due_though_few_versions_are_looked_at() -> None:
+    wanted = {"evaluation": {"every": 300, "episodes": 2}, "stop": {"env_steps": 1000}}
+    with built(**wanted) as session:
+        session.step(900)
+        evaluator = session.workers["evaluator/0"]
+        assert next(iter(evaluator.ends.values())).counts.taken == 1 + 900 // 64
+        assert evaluator._evaluations == 4
