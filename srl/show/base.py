@@ -52,6 +52,8 @@ class Show(ABC):
 
     address = ""
     """Where a person finds it."""
+    every_step = False
+    """It needs a picture of every step, rather than pictures in time."""
     closed = False
     """By a person, for good."""
 

@@ -19,6 +19,7 @@ class Film(Show):
     """Writes `view_<env steps>.mp4` (or .gif) into a folder. The pictures of an episode are kept compressed until then."""
 
     wanted = True
+    every_step = True
 
     def __init__(self, folder: Path, *, fps: float) -> None:
         self.address = str(folder)

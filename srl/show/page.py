@@ -166,6 +166,10 @@ class _Handler(BaseHTTPRequestHandler):
         _, token, *rest = [*self.path.partition("?")[0].split("/"), ""]
         if not self.shown.known(token):
             self._answer(403, "text/plain", b"the address must hold the token that was printed at the start\n")
+        elif rest == [""]:
+            self.send_response(301)
+            self.send_header("Location", f"/{token}/")
+            self.end_headers()
         elif rest[:1] == ["pictures"]:
             self._pictures()
         elif rest[:1] == ["state"]:

@@ -96,7 +96,7 @@ class Viewing:
             return 0
         self._due = max(self._due + self._pause, now)
         self._step()
-        if self._allowed >= 0 or self._over or now - self._pictured >= _SLOWEST:
+        if self._allowed >= 0 or self._over or self.show.every_step or now - self._pictured >= _SLOWEST:
             self._pictured = now
             self.show.picture(picture(self._rollout), self.facts)
         if self._over:

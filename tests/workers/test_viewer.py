@@ -156,6 +156,17 @@ def test_an_env_without_pictures_is_refused_at_the_start(tmp_path: Path) -> None
         srl.launch(**RUN | {"env": "fake"}, viewer={"show": "page"}, runs=tmp_path, quiet=True)
 
 
+@pytest.mark.parametrize("every_step", [False, True])
+def test_a_film_has_every_step_and_a_page_those_it_can_afford(every_step: bool, eyes: Eyes) -> None:
+    eyes.every_step, eyes.costs = every_step, 0.02
+    with stage(share=0.05, fps=200) as here:
+        here.ends["params:main"].publish(version(0, 1), weights(here, 0))
+        until(lambda: (here.poll(), rest(here), len(eyes.over) >= 1)[2])
+    steps = [facts["step"] for _, facts in eyes.seen[1:] if facts["episode"] == 1]
+    assert steps[-1] == eyes.over[0]["step"]
+    assert (steps == list(range(1, steps[-1] + 1))) == every_step
+
+
 @pytest.mark.parametrize("mode", ["inline", "local"])
 def test_a_run_with_films(mode: str, tmp_path: Path) -> None:
     viewer = {"show": "film", "every": 1000, "fps": 1000, "share": 1.0}
