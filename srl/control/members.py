@@ -6,18 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from srl.core.types import BoundEnd, WorkerId
+from srl.core.types import SIDES, BoundEnd, WorkerId
 from srl.graph.placement import feeds, workers_by_process
 from srl.graph.spec import Graph
 from srl.workers.messages import Message, Peers
 
 Phase = Literal["starting", "bound", "made", "ready", "running", "drained", "gone"]
 
-_OPPOSITE = {
-    "producer": "consumer", "consumer": "producer",
-    "client": "server", "server": "client",
-    "publisher": "subscriber", "subscriber": "publisher",
-}  # fmt: skip
+_OPPOSITE = {one: other for pair in SIDES.values() for one, other in (pair, pair[::-1])}
 
 
 @dataclass(slots=True)

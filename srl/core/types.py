@@ -146,6 +146,10 @@ FOREIGN = ("hostile", "stranger", "handshake")
 connections that broke before their handshake was over."""
 
 
+SIDES = {"sample": ("producer", "consumer"), "infer": ("client", "server"), "param": ("publisher", "subscriber")}
+"""Kind of stream -> its two sides."""
+
+
 @dataclass(frozen=True, slots=True)
 class BoundEnd:
     """One end of a stream, and where its peers reach it."""

@@ -11,11 +11,10 @@ from srl.core.machine import Machine
 from srl.core.option import written
 from srl.core.registry import REGISTRIES
 from srl.core.text import article, count
+from srl.core.types import SIDES
 from srl.core.where import dotted
 from srl.graph.placement import members, owner, processes, processes_by_side, via_of, workers_by_process
 from srl.graph.spec import Graph, Node, Stream
-
-_SIDES = {"sample": ("producer", "consumer"), "infer": ("client", "server"), "param": ("publisher", "subscriber")}
 
 
 def check(graph: Graph) -> None:
@@ -180,7 +179,7 @@ def _stream(graph: Graph, stream: Stream) -> None:
     if not ends:
         raise _wrong(f"stream '{stream.name}' is not connected to any port", path, ("try", "remove it, or name it under `ports`"))
     have = {side for _, _, side in ends}
-    for side in _SIDES[stream.kind]:
+    for side in SIDES[stream.kind]:
         if side not in have and not (side == "consumer" and stream.route == "drop"):
             raise _wrong(
                 f"stream '{stream.name}' has no {side}",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from srl.core.text import settings
-from srl.core.types import Component
+from srl.core.types import SIDES, Component
 from srl.graph.placement import members, owner, via_of
 from srl.graph.spec import Graph, Node
 
-_GIVES = ("producer", "client", "publisher")
+_GIVES = [giver for giver, _ in SIDES.values()]
 
 
 def as_text(graph: Graph) -> str:
