@@ -71,7 +71,7 @@ class Replay:
         Schedule(0.4), "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1
     )
     history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames: [obs], [obs/screen]")
-    data: str | None = option(None, "a .npz file or a folder of them: recorded episodes that batches are drawn from too")
+    data: str | None = option(None, "recorded episodes (.npz) or saved replays (RUN/replays) that batches are drawn from too")
     share: float = option(0.5, "with data: the part of every batch that is drawn from it", above=0, below=1)
     shards: int = option(1, "replays that share the rows, each with actors of its own", low=1, high=256)
 

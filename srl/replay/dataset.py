@@ -7,6 +7,8 @@ A file holds rows in the order in which they were lived, of one episode or of se
 
 and what else the rows of the run have: `mask`, `state`, `extra/NAME`, `signals/NAME`, and `next_mask` and so on. The names of
 D4RL and Minari are known too. The last row of an episode that did not terminate is left out if its next observation is not known.
+
+Or replays that another run has saved (`replays` in its folder).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from srl.api.slab import Window
 from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.core.tree import Array, build, leaves
+from srl.replay import saved
 from srl.replay.rings import ASKED, OF_SLABS, RingShape
 from srl.replay.store import Store
 
@@ -37,28 +40,26 @@ _ALIASES = {
     "truncations": "truncated",
 }
 _ENDS = ("terminated", "truncated")
+_RINGS = "rings/"
 
 
 def load_dataset(
     path: Path, record: Mapping[str, Any], *, window: Window, n_step: int = 1, gamma: float = 0.99, history: Sequence[str] = (),
     alpha: float | None = None, actions: Callable[[Any], Any] = lambda tree: tree,
 ) -> Store:  # fmt: skip
-    """All rows of a file, or of the files of a folder. `record`: of the slabs whose rows they are to be like.
+    """All rows of a file, or of the files or saved replays in a folder. `record`: of the slabs whose rows they are to be like.
 
     `actions`: from those of the env to recorded ones (`srl.api.actions.recorded_action`). Memories are zeros.
     """
-    files = _files(path)
-    sizes = [high - low for file in files for low, high in _episodes(_read(file, ("reward", *_ENDS)))]
+    sizes = [high - low for _, rows, _ in _tables(path, ("reward", "valid", *_ENDS)) for low, high in _episodes(rows)]
     shape = RingShape.of(record, columns=1, size=1 << 40, window=window, history=history)
     apart = shape.behind + 1 + shape.every
     size = sum(sizes) + apart * (len(sizes) + 2) + shape.window.rows + record["reward"].shape[0]
     store = Store(record, columns=1, size=size, window=window, n_step=n_step, gamma=gamma, alpha=alpha, history=history)
-    for file in files:
-        rows = _read(file)
-        tree = build(
-            {name.removeprefix("action").removeprefix("/"): rows[name] for name in rows if name.split("/")[0] == "action"}
-        )
-        rows |= dict(leaves(actions(tree), "action"))
+    for file, rows, recorded in _tables(path):
+        if not recorded:
+            given = {name.partition("/")[2]: leaf for name, leaf in rows.items() if name.partition("/")[0] == "action"}
+            rows |= dict(leaves(actions(build(given)), "action"))
         rows = {leaf: _fitting(rows, leaf, inner, file) for leaf, inner in _inner(record, rows)}
         for low, high in _episodes(rows):
             if not (rows["terminated"][high - 1] or all(_next(rows, name, high) is not None for name in rows if _is_asked(name))):
@@ -74,16 +75,53 @@ def data_bytes(path: Path) -> int:
     """About the memory that its rows take."""
     sizes = 0
     for file in _files(path):
+        if file.is_dir():
+            sizes += sum(array.nbytes for name, array in saved.read(file).items() if _RINGS in name)
+            continue
         with _reading(file), ZipFile(file) as archive:
             sizes += sum(part.file_size for part in archive.infolist() if not part.filename.startswith("next_"))
     return sizes
 
 
 def _files(path: Path) -> list[Path]:
+    """Files of rows, or folders of saved replays."""
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
-    if not files or not files[0].is_file():
-        raise UserError(f"the data set {path} has no file that ends with .npz", code="E11")
+    files = files or [folder for folder in (path, *sorted(path.iterdir())) if next(folder.glob("*.npy"), None)]
+    if not files or not files[0].exists():
+        raise UserError(f"the data set {path} has no file that ends with .npz, and no saved replay", code="E11")
     return files
+
+
+def _tables(path: Path, names: Sequence[str] = ()) -> Iterator[tuple[Path, dict[str, Array], bool]]:
+    """(file, its rows in order by our names, whether actions are as policies record them)."""
+    for file in _files(path):
+        if file.is_dir():
+            yield from ((file, rows, True) for rows in _kept(file, names))
+        else:
+            yield file, _read(file, names), False
+
+
+def _kept(folder: Path, names: Sequence[str]) -> Iterator[dict[str, Array]]:
+    """The rows of each ring of a saved replay, and what follows them."""
+    with _reading(folder):
+        arrays = saved.read(folder)
+    rings = {name.rpartition(_RINGS)[2]: array for name, array in arrays.items() if _RINGS in name}
+    known = {name.rpartition("/")[2]: array for name, array in arrays.items() if _RINGS not in name}
+    if any("frames/" in name for name in arrays) or not {"heads", "sizes", "started"} <= set(known) or "valid" not in rings:
+        raise _bad(folder, "rows with whole observations, not single frames", ", ".join(arrays)[:200])
+    for column in np.flatnonzero(known["started"]).tolist():
+        head, size = int(known["heads"][column]), int(known["sizes"][1])
+        places = np.arange(max(0, head - size + 1), head + 1) % size
+        valid = rings["valid"][column, places]
+        now = np.flatnonzero(valid)
+        rows = {}
+        for path, array in rings.items():
+            if not names or path in names:
+                rows[path] = array[column, places[now]] if array.shape[1] == rings["valid"].shape[1] else array[column, :0]
+                if _is_asked(path):
+                    rows[f"next_{path}"] = array[column, places[now + 1]]
+        rows["truncated"] |= ~valid[now + 1] & ~rows["terminated"]  # at a gap, and at the newest row
+        yield rows
 
 
 @contextlib.contextmanager
@@ -123,7 +161,7 @@ def _inner(record: Mapping[str, Any], rows: Mapping[str, Array]) -> Iterator[tup
     """(name, what one row is like) of every leaf that a file must have, and of next observations if it has them."""
     for path, leaf in leaves(record):
         name = path.partition("/")[0]
-        if name in (*OF_SLABS, "memory", "first", "valid", "choice") or (name == "mask" and path not in rows):
+        if name in (*OF_SLABS, "memory", "valid", "choice") or (name in ("mask", "first") and path not in rows):
             continue
         one = Leaf(leaf.shape[2 if name == "state" else 3 :], leaf.dtype)
         yield path, one
@@ -178,7 +216,8 @@ def _slab(record: Mapping[str, Any], rows: Mapping[str, Array], low: int, high: 
             slab[path] = part.reshape(len(part), *axes, *part.shape[1:])
         else:
             slab[path] = np.ones((steps + (name in ASKED), *axes, *leaf.shape[3:]), leaf.dtype)
-    slab["first"][1:] = False
+    if "first" not in rows:
+        slab["first"][1:] = False
     return build(slab)  # type: ignore[no-any-return]
 
 

@@ -11,9 +11,12 @@ from srl.api.actions import action_map, recorded_action
 from srl.api.env import Box, Discrete
 from srl.api.slab import Window
 from srl.core.spec import Leaf, zeros
+from srl.core.tree import leaves
+from srl.replay import saved
 from srl.replay.dataset import load_dataset
-from srl.replay.store import batch_record
+from srl.replay.store import Store, batch_record
 from tests.errors import raises
+from tests.replay.slow import Episodes, slab_record
 
 SINGLE = Window(length=1)
 
@@ -124,6 +127,35 @@ def test_sequences_stay_within_one_episode_and_begin_with_a_memory_of_zeros(tmp_
     out = transitions(load_dataset(tmp_path, record, window=window), record, window)
     assert (np.diff(out["obs"][..., 0, 0], axis=0) == 1).all()
     assert not out["memory"]["h"].any() and out["valid"].all()
+
+
+@pytest.mark.parametrize(("agents", "size", "slabs"), [(1, 60, 4), (1, 60, 30), (2, 200, 25)])
+def test_a_replay_that_another_run_has_saved_is_a_data_set(tmp_path, agents, size, slabs):
+    """With gaps, several envs and agents, before and after the rings are full: the same transitions, once each."""
+    record = slab_record(5, 2, agents, full=True)
+    kept = Store(record, columns=2 * agents, size=size, window=SINGLE, n_step=3, gamma=0.9)
+    source, rng = Episodes(record, np.random.default_rng(0), 0), np.random.default_rng(1)
+    for index in range(slabs):
+        slab = source.slab()
+        kept.insert(slab, 0, index > 0 and rng.random() < 0.8)
+    saved.write(tmp_path / "replays" / "replay_0", {f"store/{name}": array for name, array in kept.state().items()})
+    store = load_dataset(tmp_path / "replays", record, window=SINGLE, n_step=3, gamma=0.9)
+    assert len(store) == len(kept)
+    found = []
+    for one in (store, kept):
+        out = dict(leaves(transitions(one, record, count=40 * len(kept))))
+        rows = {
+            name: leaf
+            for name, leaf in out.items()
+            if name not in ("ids", "version", "weight", "env_steps", "truncated", "choice")
+        }
+        found.append(
+            {float(rows["obs/a"][0, b, 0, 0]): {name: leaf[:, b] for name, leaf in rows.items()} for b in range(len(out["ids"]))}
+        )
+    assert found[0].keys() == found[1].keys() and len(found[0]) == len(kept)
+    for number, row in found[0].items():
+        for name, leaf in row.items():
+            assert np.allclose(leaf, found[1][number][name]), name
 
 
 def test_masks_allow_everything_if_a_data_set_has_none(tmp_path):
