@@ -117,6 +117,7 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
         workers = sampling.workers
     else:
         wish = 1 if together else max(1, machine.cores - (1 if remote and machine.cores > 2 else 0))
+        wish = max(wish, experiment.replay.shards if experiment.replay else 1)
         workers = next((n for n in range(wish, 0, -1) if envs % (n * groups) == 0), 1)
     if envs % (parts := workers * groups):
         below, above = envs // parts * parts, -(-envs // parts) * parts

@@ -52,7 +52,8 @@ def sampled(experiment: Experiment, *, together: bool) -> tuple[int, int]:
     if replay is None:
         return envs or 16, steps or 128
     apart = min(_LONGEST, max(_SLAB, math.ceil(_SLAB / replay.updates_per_step)))
-    return envs or 1, steps or (1 if together else apart)
+    parts = [number for number in (sampling.workers, sampling.groups) if number != "auto"]
+    return envs or max(math.prod(parts), replay.shards), steps or (1 if together else apart)
 
 
 def decided(experiment: Experiment, sampling: Sampling, *, together: bool) -> Replay | None:

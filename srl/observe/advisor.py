@@ -30,15 +30,15 @@ def advise(report: Report) -> str:
     if others > own and "no core" in room:
         text = f"the machine is the limit: other programs use {others:.1f} of {cores} cores, this run {own:.1f}"
     elif limits:
-        text = _limit(max(limits, key=lambda row: row.busy), room)
+        text = _limit(max(limits, key=lambda row: row.busy), room, from_replay=bool(report.replay))
     elif free <= (1 - FULL) * cores:
         text = _crowded(report, own, others)
     else:
-        text = _waiting(rows, room)
+        text = _waiting(rows, room, from_replay=bool(report.replay))
     return text + _losses(report)
 
 
-def _limit(row: WorkerRow, room: str) -> str:
+def _limit(row: WorkerRow, room: str, *, from_replay: bool) -> str:
     """`actors are the limit: CPU-bound 99 %; env step is 71 % of actor time; no core is free: try a faster env`"""
     kind, role = _kind(row), row.role or row.kind
     parts = [f"{'CPU-bound' if row.cpu >= 0.8 * row.busy * row.count else 'busy'} {100 * row.busy:.0f} %"]
@@ -46,6 +46,8 @@ def _limit(row: WorkerRow, room: str) -> str:
         what, share = _largest(row.shares)
         parts.append(f"{what} is {100 * share:.0f} % of {role} time")
     more, less = kind.advice or ("", "")
+    if from_replay and role == "trainer":
+        less = "a smaller replay.updates_per_step"
     parts.append(f"{room}: try {less if room.startswith('no') else more}")
     subject = f"the {kind.noun} is" if row.count == 1 else f"{kind.noun}s are"
     return f"{subject} the limit: {'; '.join(parts)}"
@@ -57,14 +59,15 @@ def _crowded(report: Report, own: float, others: float) -> str:
     return f"the cores are the limit: {own + others:.1f} of {report.cores} in use ({', '.join(users)})"
 
 
-def _waiting(rows: list[WorkerRow], room: str) -> str:
+def _waiting(rows: list[WorkerRow], room: str, *, from_replay: bool) -> str:
     waits = []
     for row in rows:
         if row.waits:
             what, part = _largest(row.waits)
             waits.append(f"{row.kind} waits for {what} {100 * part:.0f} %")
     detail = "; ".join(waits) or "; ".join(f"{row.kind} busy {100 * row.busy:.0f} %" for row in rows)
-    hint = room if room.startswith("no") else "try more groups per actor or a higher staleness.max"
+    bound = "a larger replay.ahead" if from_replay else "a higher staleness.max"
+    hint = room if room.startswith("no") else f"try more groups per actor or {bound}"
     return f"no worker is saturated: {detail}; {hint}"
 
 

@@ -191,7 +191,12 @@ class Store:
             lines = [f"columns, rows, rows between starts, window: {flat['sizes'].tolist()}, not {mine['sizes'].tolist()}"]
         if lines:
             found = "\n".join(lines[:8])
-            raise UserError("a saved replay cannot be restored into one of other sizes", ("found", found), code="E15")
+            raise UserError(
+                "a saved replay cannot be restored into one of other sizes",
+                ("found", found),
+                ("try", "the settings of env, sampling and replay that it was saved with"),
+                code="E15",
+            )
         rings.arrays["start"][...] = False
         for path, array in rings.arrays.items():
             rows = flat[f"rings/{path}"]

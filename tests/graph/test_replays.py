@@ -71,6 +71,20 @@ def test_shards_have_actors_and_feedback_of_their_own() -> None:
     assert graph.node("replay.0").args["warmup"] == 151
 
 
+@pytest.mark.parametrize(
+    ("settings", "actors", "envs"),
+    [({}, 1, 1), ({"sampling": {"workers": 2}}, 2, 2), ({"replay": {"shards": 2}}, 2, 2), ({"sampling": {"envs": 6}}, 2, 6)],
+)
+@pytest.mark.parametrize("layout", ["auto", "inline"])
+def test_there_is_an_env_for_every_actor_and_an_actor_for_every_shard(
+    settings: dict[str, Any], actors: int, envs: int, layout: str
+) -> None:
+    graph = laid_out(layout=layout, **settings)
+    actor = graph.node("actor")
+    assert actor.count == (actors if layout == "auto" or actors == envs else 1)
+    assert actor.count * actor.args["groups"] * actor.args["envs"] == envs
+
+
 def test_policies_with_and_without_a_replay_learn_side_by_side() -> None:
     policies = {"a": {"algorithm": "sac"}, "b": {"algorithm": "ppo"}}
     experiment = {"env": "fake", "policies": policies, "agents": {"a*": "a", "b*": "b"}, "sampling": {"envs": 4, "steps": 16}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,14 @@ CASES = [
         report(actors(0.5, 0.5, waits={"answers": 0.4, "credit": 0.1}), trainer(0.5, 0.5, waits={"slabs": 0.5})),
         "no worker is saturated: actor waits for answers 40 %; trainer waits for slabs 50 %; "
         "try more groups per actor or a higher staleness.max",
+    ),
+    (
+        replace(report(actors(0.1, 0.1), trainer(0.98, 1.95)), replay={"rows": 1.0}),
+        "the trainer is the limit: CPU-bound 98 %; no core is free: try a smaller replay.updates_per_step",
+    ),
+    (
+        replace(report(actors(0.1, 0.1, waits={"credit": 0.9}), trainer(0.5, 0.5)), replay={"rows": 1.0}),
+        "no worker is saturated: actor waits for credit 90 %; try more groups per actor or a larger replay.ahead",
     ),
     (  # the policy's time is the actor's: it takes no cores of its own
         report(actors(0.3, 0.3), WorkerRow(kind="policy", role="policy", busy=0.9, inside="actor"), cores=2, idle=1.7),
