@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from srl.core.seeds import Rng
 from srl.nets.numpy_dists import LOG_2PI
@@ -59,11 +59,10 @@ def squashed(head: Tensor, noise: Tensor, limits: tuple[float, float]) -> tuple[
 
 
 def _log_prob(before: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
-    """Of `tanh(before)`: `log(1 - tanh(u)^2)` is `2 (log 2 - |u| - log(1 + exp(-2 |u|)))`."""
-    size = before.abs()
-    slope = torch.log1p(torch.exp(-2.0 * size)).add_(size).mul_(2.0)
-    total: Tensor = slope.sub_(log_std).sub_(noise * noise, alpha=0.5).sum(-1) - (0.5 * LOG_2PI + 2.0 * LOG_2) * before.shape[-1]
-    return total
+    """Of `tanh(before)`: `log(1 - tanh(u)^2)` is `2 (log 2 - u - softplus(-2 u))`."""
+    slope = nn.functional.softplus(before * -2.0).add_(before).mul_(2.0)
+    total: Tensor = slope.sub_(log_std).addcmul_(noise, noise, value=-0.5).sum(-1)
+    return total.sub_((0.5 * LOG_2PI + 2.0 * LOG_2) * before.shape[-1])
 
 
 class _Draw(torch.autograd.Function):
@@ -76,16 +75,16 @@ class _Draw(torch.autograd.Function):
         spread = log_std.exp().mul_(noise)
         before = mean + spread
         action = torch.tanh(before)
-        ctx.save_for_backward(action, spread, raw == log_std)
+        ctx.save_for_backward(action, spread, raw, log_std)
         return action, _log_prob(before, noise, log_std)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, to_action: Tensor, to_log_prob: Tensor) -> tuple[Tensor, None, None, None]:
-        action, spread, inside = ctx.saved_tensors
+        action, spread, raw, log_std = ctx.saved_tensors
         chance = to_log_prob.unsqueeze(-1)
         to_head = torch.cat((to_action, spread), -1)
         to_mean, to_log_std = to_head.chunk(2, -1)
         to_mean.addcmul_(action * action, to_action, value=-1.0).addcmul_(action, chance, value=2.0)
-        to_log_std.mul_(to_mean).sub_(chance).mul_(inside)
+        to_log_std.mul_(to_mean).sub_(chance).mul_(raw == log_std)
         return to_head, None, None, None
