@@ -122,3 +122,20 @@ def test_a_replay_says_what_it_cannot_take_back():
     store.insert(Episodes(record, RNG(0), 0).slab(), 0, False)
     with pytest.raises(ValueError, match="cannot take back `priority`"):
         store.give_back(np.array([0]), {"priority": np.ones(1)})
+
+
+@pytest.mark.parametrize(("window", "every"), [(SINGLE, None), (Window(2, 4, 2), 2), (Window(0, 3, 1), None)])
+@pytest.mark.parametrize("size", [60, 150, 5000])
+def test_what_has_a_weight_is_what_can_be_drawn(window, every, size):
+    """After any slabs, gaps and priorities."""
+    filled = Filled(size=size, slabs=1, envs=2, window=window, every=every)
+    store, rng = filled.store, RNG(8)
+    for _ in range(60):
+        store.insert(filled.source.slab(), 0, rng.random() < 0.8)
+        if len(store):
+            ids = filled.draw(16, rng)["ids"]
+            store.give_back(ids, {"priority": rng.random(16)})
+        state = store.state()
+        weights = state["drawn/weights"][:, : state["rings/start"].shape[1]]
+        assert ((weights > 0) == state["rings/start"]).all()
+        assert len(store) == state["rings/start"].sum()
