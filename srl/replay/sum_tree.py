@@ -65,21 +65,22 @@ class SumTree:
 
     def draw(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """(places `column * width + place` in order, one from each of `count` equal parts of the total; their weights)."""
+        lines = np.arange(count)
         below = rng.random(count)
-        below += np.arange(count)
-        top = np.add.accumulate(self.levels[-1].reshape(-1))
+        below += lines
+        top = np.zeros(self.levels[-1].size + 1)
+        np.add.accumulate(self.levels[-1].reshape(-1), out=top[1:])
         below *= top[-1] / count
         np.minimum(below, top[-1] * _BELOW_ONE, out=below)
-        nodes: Array = top.searchsorted(below, "right")
-        below -= np.where(nodes > 0, top.take(nodes - 1, 0, None, "wrap"), 0.0)
-        lines = np.arange(count)
+        nodes: Array = top[1:].searchsorted(below, "right")
+        below -= top.take(nodes)
         for blocks, before in reversed(list(zip(self._blocks, self._before, strict=True))):
             weights = blocks.take(nodes, 0, None, "clip").T
+            below = below.astype(weights.dtype, copy=False)
             sums = before @ weights  # [16, count] of the children before each
             np.minimum(below, (sums[-1] + weights[-1]) * _BELOW_ONE, out=below)
             child = np.add.reduce((sums <= below).view(np.uint8), axis=0, dtype=np.uint8) - np.uint8(1)
-            chosen = child * np.int64(count) + lines
-            below -= sums.reshape(-1).take(chosen, 0, None, "clip")
+            below -= sums.reshape(-1).take(child * np.int64(count) + lines, 0, None, "clip")
             nodes *= _FAN
             nodes += child
         drawn: Array = self.levels[0].reshape(-1).take(nodes, 0, None, "clip")
