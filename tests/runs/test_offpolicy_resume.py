@@ -79,15 +79,15 @@ def test_inline_a_stop_and_a_resume_are_the_straight_run(way: str, tmp_path: Pat
 def test_a_resume_goes_on_with_the_replay_or_fills_it_again_and_says_so(
     kept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = {**FAKE, "replay": {**SMALL, "size": 4000, "warmup": 600}, "stop": {"env_steps": 2000}}
+    settings = {**FAKE, "replay": {**SMALL, "size": 4000, "warmup": 400}, "stop": {"env_steps": 1000}}
     settings |= {"checkpoint": {"replay": kept}, "workers": {"replay": {"inside": None}}}
     first = srl.launch(**settings, runs=tmp_path, quiet=True)
     assert first.result is not None and first.result.kind == "done", first.result
     assert (first.folder / "replays").is_dir() is kept
     before = first.metrics()[-1]
-    second = srl.launch(resume=first.folder, overrides=["stop.env_steps=3000"])
+    second = srl.launch(resume=first.folder, overrides=["stop.env_steps=1800"])
     assert ("is empty after a resume" in capsys.readouterr().out) is not kept
     last = second.metrics()[-1]
     steps, updates = (last[name] - before[name] for name in ("env_steps", "update"))
-    assert 900 < steps < 1100
-    assert abs(updates - (steps if kept else steps - 600)) < 80
+    assert 700 < steps < 900
+    assert abs(updates - (steps if kept else steps - 400)) < 80
