@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from srl.algorithms.critics import CriticConfig, Critics, squared_error
 from srl.algorithms.exploration import NoiseConfig, explore
-from srl.api.algorithm import Algorithm, Batch, Metrics, Needs, Replayed
+from srl.api.algorithm import Batch, Metrics, Needs, Replayed
+from srl.api.parts import InParts, Part
 from srl.api.policy import PolicySpec
 from srl.core.load import option
 from srl.core.schedule import Schedule
@@ -28,7 +28,7 @@ class DDPGConfig(NoiseConfig):
     """Size and target of the critic."""
 
 
-class DDPG(Algorithm):
+class DDPG(InParts):
     """A deterministic actor climbs one critic; both have targets that follow slowly."""
 
     Config = DDPGConfig
@@ -47,41 +47,52 @@ class DDPG(Algorithm):
         self.actor_adam = self.optimizer(policy, lr=config.lr, eps=1e-8)
         self.critic_adam = self.optimizer(self.critic, lr=config.lr, eps=1e-8)
 
-    def update(self, batch: Batch) -> Metrics:
+    def parts(self) -> tuple[Part, Part]:
+        critic = Part(
+            name="critic", owns=(self.critic,), shows=(self.critic.net,), optimizer=self.critic_adam,
+            asks=self.next_actions, loss=self.critic_loss, after=self.follow, is_still=self.critic.is_still,
+        )  # fmt: skip
+        actor = Part(
+            name="actor", owns=(self.policy, self.target), shows=(self.target.net,), optimizer=self.actor_adam,
+            offers=self.actions, asks=self.values, loss=self.actor_loss, after=self.follow_actor,
+        )  # fmt: skip
+        return critic, actor
+
+    def begin(self, batch: Batch) -> Tensor:
+        """Vectors `[2, B, inputs]`: rows i, and those behind the rewards."""
         explore(self.policy, self.config, self.clock.progress)
-        vector = self.policy.vector(batch.obs)  # [2, B, inputs]: rows i, and those behind the rewards
-        values, actions = self.together(
-            lambda: self.learn_values(batch, vector),
-            lambda: self.learn_actions(batch, vector[0]),
-            at_once=self.critic.is_still,
-        )
-        self.critic_adam.apply()
-        self.actor_adam.apply()
-        self.critic.follow()
-        self.target.follow(self.config.critic.tau or 1.0)
-        return {**values, **actions, "lr": self.config.lr.at(self.clock.progress)}
+        return self.policy.vector(batch.obs)
 
-    def learn_values(self, batch: Batch, vector: Tensor) -> dict[str, Tensor]:
-        """The gradient of the critic."""
-        loss, shown = self.critic_loss(batch, vector)
-        self.critic_adam.backward(loss)
-        return shown
+    def next_actions(self, batch: Batch, vector: Tensor) -> tuple[Tensor]:
+        """`pi'(s')`."""
+        return (self.target.net.action(vector[1]),)
 
-    def learn_actions(self, batch: Batch, vector: Tensor) -> dict[str, Tensor]:
-        """The gradient of the actor, by a critic that has not moved yet."""
-        loss = self.actor_loss(batch, vector)
-        self.actor_adam.backward(loss)
-        return {"actor_loss": loss.detach()}
-
-    def critic_loss(self, batch: Batch, vector: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def critic_loss(self, batch: Batch, vector: Tensor, action: Tensor) -> tuple[Tensor, Metrics]:
         """Against `r + gamma Q'(s', pi'(s'))`."""
-        with torch.no_grad():
-            action = self.target.net.action(vector[1])
         values, beyond = self.critic.pair(vector, batch.action[0].flatten(1), action)
         target = batch.reward[0] + batch.discount[0] * beyond[0]
         loss = squared_error(batch, values, target)
         return loss, {"critic_loss": loss.detach(), "q": target.mean()}
 
-    def actor_loss(self, batch: Batch, vector: Tensor) -> Tensor:
+    def actions(self, batch: Batch, vector: Tensor) -> tuple[Tensor]:
+        """`pi(s)`."""
+        return (self.policy.action(vector[0]),)
+
+    def values(self, batch: Batch, vector: Tensor, action: Tensor) -> tuple[Tensor]:
+        """`Q(s, a)`."""
+        return (self.critic(vector[0], action),)
+
+    def actor_loss(self, batch: Batch, vector: Tensor, action: Tensor, value: Tensor) -> tuple[Tensor, Metrics]:
         """`-Q(s, pi(s))`."""
-        return -batch.mean(self.critic(vector, self.policy.action(vector)))
+        loss = -batch.mean(value)
+        return loss, {"actor_loss": loss.detach()}
+
+    def follow(self, shown: Metrics) -> Metrics:
+        """The target follows the critic."""
+        self.critic.follow()
+        return {"lr": self.config.lr.at(self.clock.progress)}
+
+    def follow_actor(self, shown: Metrics) -> Metrics:
+        """The target follows the actor."""
+        self.target.follow(self.config.critic.tau or 1.0)
+        return {}

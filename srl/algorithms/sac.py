@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from srl.algorithms.critics import CriticConfig, Critics, least, squared_error
-from srl.api.algorithm import Algorithm, Batch, Metrics, Needs, Replayed
+from srl.api.algorithm import Batch, Metrics, Needs, Replayed
+from srl.api.parts import InParts, Part
 from srl.api.policy import PolicySpec
 from srl.core.load import option
 from srl.core.schedule import Schedule
@@ -35,7 +35,7 @@ class SACConfig:
     betas: tuple[float, float] = option((0.9, 0.999), "decay rates of Adam's moments", low=0, high=1)
 
 
-class SAC(Algorithm):
+class SAC(InParts):
     """Soft actor-critic: a squashed Gaussian climbs the smaller of two critics, and is paid for entropy."""
 
     Config = SACConfig
@@ -56,49 +56,58 @@ class SAC(Algorithm):
         self.critic_adam = self.optimizer(self.critics, lr=config.lr, betas=config.betas, eps=1e-8)
         self.temperature_adam = self.optimizer(self.log_temperature, lr=config.temperature_lr, eps=1e-8)
 
-    def update(self, batch: Batch) -> Metrics:
+    def parts(self) -> tuple[Part, Part]:
+        critics = Part(
+            name="critics", owns=(self.critics,), shows=(self.critics.net,), optimizer=self.critic_adam,
+            asks=self.next_actions, loss=self.critic_loss, after=self.follow, is_still=self.critics.is_still,
+        )  # fmt: skip
+        actor = Part(
+            name="actor", owns=(self.policy, self.log_temperature), shows=(self.policy, self.log_temperature),
+            optimizer=self.actor_adam, offers=self.actions, asks=self.values, loss=self.actor_loss, after=self.temper,
+            every=self.config.actor_every,
+        )  # fmt: skip
+        return critics, actor
+
+    def begin(self, batch: Batch) -> Tensor:
+        """Vectors `[2, B, inputs]`: rows i, and those behind the rewards."""
         self.policy.random.zero_()  # from now on the policy acts
-        vector = self.policy.vector(batch.obs)  # [2, B, inputs]: rows i, and those behind the rewards
-        noise = torch.randn(2, *batch.lead[1:], self.policy.size, device=self.device)
-        parts: list[Callable[[], dict[str, Tensor]]] = [lambda: self.learn_values(batch, vector, noise[1])]
-        if acts := self.clock.updates % self.config.actor_every == 0:
-            parts.append(lambda: self.learn_actions(batch, vector[0], noise[0]))
-        shown = self.together(*parts, at_once=self.critics.is_still)
-        self.critic_adam.apply()
-        self.critics.follow()
-        if acts:
-            self.actor_adam.apply()
-            if self.config.temperature is None:
-                self.temperature_adam.step(self.temperature_loss(shown[1]["entropy"]))
-        metrics = {name: value for one in shown for name, value in one.items()}
-        return {**metrics, "temperature": self.temperature, "lr": self.config.lr.at(self.clock.progress)}
+        return self.policy.vector(batch.obs)
 
-    def learn_values(self, batch: Batch, vector: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """The gradient of the critics."""
-        loss, shown = self.critic_loss(batch, vector, noise)
-        self.critic_adam.backward(loss)
-        return shown
+    def next_actions(self, batch: Batch, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """`a'` of the present policy, and `alpha log pi(a'|s')`."""
+        action, log_prob = self.policy.draw(vector[1], batch.normal("next actions", self.policy.size))
+        return action, self.temperature * log_prob
 
-    def learn_actions(self, batch: Batch, vector: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """The gradient of the actor, by critics that have not moved yet."""
-        loss, entropy = self.actor_loss(batch, vector, noise)
-        self.actor_adam.backward(loss)
-        return {"actor_loss": loss.detach(), "entropy": entropy}
-
-    def critic_loss(self, batch: Batch, vector: Tensor, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Against `r + gamma (min Q'(s', a') - alpha log pi(a'|s'))` with `a'` of the present policy."""
-        with torch.no_grad():
-            action, log_prob = self.policy.draw(vector[1], noise)
+    def critic_loss(self, batch: Batch, vector: Tensor, action: Tensor, cost: Tensor) -> tuple[Tensor, Metrics]:
+        """Against `r + gamma (min Q'(s', a') - alpha log pi(a'|s'))`."""
         values, beyond = self.critics.pair(vector, batch.action[0].flatten(1), action)
-        target = batch.reward[0] + batch.discount[0] * (least(beyond) - self.temperature * log_prob)
+        target = batch.reward[0] + batch.discount[0] * (least(beyond) - cost)
         loss = squared_error(batch, values, target)
         return loss, {"critic_loss": loss.detach(), "q": target.mean()}
 
-    def actor_loss(self, batch: Batch, vector: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def actions(self, batch: Batch, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """`a` of the policy, and `log pi(a|s)`."""
+        return self.policy.draw(vector[0], batch.normal("actions", self.policy.size))
+
+    def values(self, batch: Batch, vector: Tensor, action: Tensor, _: Tensor) -> tuple[Tensor]:
+        """`min Q(s, a)`."""
+        return (least(self.critics(vector[0], action)),)
+
+    def actor_loss(self, batch: Batch, vector: Tensor, _: Tensor, log_prob: Tensor, value: Tensor) -> tuple[Tensor, Metrics]:
         """`alpha log pi(a|s) - min Q(s, a)`, and the entropy of the policy."""
-        action, log_prob = self.policy.draw(vector, noise)
-        value = least(self.critics(vector, action))
-        return batch.mean((self.temperature * log_prob - value)[None]), -batch.mean(log_prob.detach()[None])
+        loss = batch.mean((self.temperature * log_prob - value)[None])
+        return loss, {"actor_loss": loss.detach(), "entropy": -batch.mean(log_prob.detach()[None])}
+
+    def follow(self, shown: Metrics) -> Metrics:
+        """The targets follow the critics."""
+        self.critics.follow()
+        return {"lr": self.config.lr.at(self.clock.progress)}
+
+    def temper(self, shown: Metrics) -> Metrics:
+        """The temperature follows the entropy."""
+        if self.config.temperature is None:
+            self.temperature_adam.step(self.temperature_loss(torch.as_tensor(shown["entropy"])))
+        return {"temperature": self.temperature}
 
     def temperature_loss(self, entropy: Tensor) -> Tensor:
         """Rises while the entropy is below its target."""

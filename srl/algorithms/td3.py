@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from srl.algorithms.critics import CriticConfig, Critics, least, squared_error
 from srl.algorithms.exploration import NoiseConfig, explore
-from srl.api.algorithm import Algorithm, Batch, Metrics, Needs, Replayed
+from srl.api.algorithm import Batch, Metrics, Needs, Replayed
+from srl.api.parts import InParts, Part
 from srl.api.policy import PolicySpec
 from srl.core.load import option
 from srl.core.schedule import Schedule
@@ -33,7 +32,7 @@ class TD3Config(NoiseConfig):
     target_noise_clip: float = option(0.5, "bound of this noise", low=0)
 
 
-class TD3(Algorithm):
+class TD3(InParts):
     """A deterministic actor climbs the first of two critics, whose targets are smoothed by noise."""
 
     Config = TD3Config
@@ -52,44 +51,56 @@ class TD3(Algorithm):
         self.actor_adam = self.optimizer(policy, lr=config.lr, eps=1e-8)
         self.critic_adam = self.optimizer(self.critics, lr=config.lr, eps=1e-8)
 
-    def update(self, batch: Batch) -> Metrics:
+    def parts(self) -> tuple[Part, Part]:
+        critics = Part(
+            name="critics", owns=(self.critics,), shows=(self.critics.net,), optimizer=self.critic_adam,
+            asks=self.next_actions, loss=self.critic_loss, after=self.follow, is_still=self.critics.is_still,
+        )  # fmt: skip
+        actor = Part(
+            name="actor", owns=(self.policy, self.target), shows=(self.target.net,), optimizer=self.actor_adam,
+            offers=self.actions, asks=self.values, loss=self.actor_loss, after=self.follow_actor, every=self.config.actor_every,
+        )  # fmt: skip
+        return critics, actor
+
+    def begin(self, batch: Batch) -> Tensor:
+        """Vectors `[2, B, inputs]`: rows i, and those behind the rewards."""
         explore(self.policy, self.config, self.clock.progress)
-        vector = self.policy.vector(batch.obs)  # [2, B, inputs]: rows i, and those behind the rewards
-        noise = torch.randn(*batch.lead[1:], self.policy.size, device=self.device)
-        parts: list[Callable[[], dict[str, Tensor]]] = [lambda: self.learn_values(batch, vector, noise)]
-        if acts := self.clock.updates % self.config.actor_every == 0:
-            parts.append(lambda: self.learn_actions(batch, vector[0]))
-        shown = self.together(*parts, at_once=self.critics.is_still)
-        self.critic_adam.apply()
-        if acts:
-            self.actor_adam.apply()
-            self.critics.follow()
-            self.target.follow(self.config.critic.tau or 1.0)
-        return {**{name: value for one in shown for name, value in one.items()}, "lr": self.config.lr.at(self.clock.progress)}
+        return self.policy.vector(batch.obs)
 
-    def learn_values(self, batch: Batch, vector: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """The gradient of the critics."""
-        loss, shown = self.critic_loss(batch, vector, noise)
-        self.critic_adam.backward(loss)
-        return shown
-
-    def learn_actions(self, batch: Batch, vector: Tensor) -> dict[str, Tensor]:
-        """The gradient of the actor, by critics that have not moved yet."""
-        loss = self.actor_loss(batch, vector)
-        self.actor_adam.backward(loss)
-        return {"actor_loss": loss.detach()}
-
-    def critic_loss(self, batch: Batch, vector: Tensor, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Against `r + gamma min Q'(s', pi'(s') + clipped noise)`."""
+    def next_actions(self, batch: Batch, vector: Tensor) -> tuple[Tensor]:
+        """`pi'(s') + clipped noise`."""
         limit = self.config.target_noise_clip
-        with torch.no_grad():
-            smooth = (noise * self.config.target_noise).clamp_(-limit, limit)
-            action = (self.target.net.action(vector[1]) + smooth).clamp_(-1.0, 1.0)
+        noise = batch.normal("next actions", self.policy.size)
+        smooth = (noise * self.config.target_noise).clamp_(-limit, limit)
+        return ((self.target.net.action(vector[1]) + smooth).clamp_(-1.0, 1.0),)
+
+    def critic_loss(self, batch: Batch, vector: Tensor, action: Tensor) -> tuple[Tensor, Metrics]:
+        """Against `r + gamma min Q'(s', a')`."""
         values, beyond = self.critics.pair(vector, batch.action[0].flatten(1), action)
         target = batch.reward[0] + batch.discount[0] * least(beyond)
         loss = squared_error(batch, values, target)
         return loss, {"critic_loss": loss.detach(), "q": target.mean()}
 
-    def actor_loss(self, batch: Batch, vector: Tensor) -> Tensor:
+    def actions(self, batch: Batch, vector: Tensor) -> tuple[Tensor]:
+        """`pi(s)`."""
+        return (self.policy.action(vector[0]),)
+
+    def values(self, batch: Batch, vector: Tensor, action: Tensor) -> tuple[Tensor]:
+        """`Q_1(s, a)`."""
+        return (self.critics(vector[0], action, only=1),)
+
+    def actor_loss(self, batch: Batch, vector: Tensor, action: Tensor, value: Tensor) -> tuple[Tensor, Metrics]:
         """`-Q_1(s, pi(s))`."""
-        return -batch.mean(self.critics(vector, self.policy.action(vector), only=1))
+        loss = -batch.mean(value)
+        return loss, {"actor_loss": loss.detach()}
+
+    def follow(self, shown: Metrics) -> Metrics:
+        """The targets follow the critics, as often as the actor moves."""
+        if self.clock.updates % self.config.actor_every == 0:
+            self.critics.follow()
+        return {"lr": self.config.lr.at(self.clock.progress)}
+
+    def follow_actor(self, shown: Metrics) -> Metrics:
+        """The target follows the actor."""
+        self.target.follow(self.config.critic.tau or 1.0)
+        return {}

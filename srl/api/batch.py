@@ -12,7 +12,7 @@ from torch import Tensor
 
 from srl.api.minibatches import Cut, Pool, Rows, Sequences
 from srl.api.slab import Window
-from srl.core.seeds import word
+from srl.core.seeds import number, word
 from srl.core.tree import Array, map_tree
 
 FLAGS = ("valid", "choice")
@@ -205,6 +205,12 @@ class Batch:
         generator = torch.Generator()
         generator.manual_seed(int(key.generate_state(1, np.uint64)[0] >> np.uint64(1)))
         return generator
+
+    def normal(self, tag: str, *sizes: int) -> Tensor:
+        """Standard normal numbers `[B, *sizes]`, which depend on the run's seed, the update and the tag alone."""
+        generator = torch.Generator()
+        generator.manual_seed(number(self.origin.seed, self.origin.update, word(tag)) >> 1)
+        return torch.randn(*self.lead[1:], *sizes, generator=generator).to(self.valid.device)
 
     def minibatches(self, rows: int, epochs: int = 1, window: Window = ROWS) -> Iterator[Batch]:
         """Minibatches of at most `rows` rows, shuffled anew each epoch, as even as can be, `[1, M, ...]`.

@@ -60,10 +60,15 @@ class Seeds:
 
     def seed(self, env: int, episode: int) -> int:
         """A 31-bit seed of one episode of one env, for simulators that want a number. A hash: episodes may be short."""
-        number = self.root & _WORD
-        for part in (word(self.role), self.first + env, self.barrier, episode):
-            number = _mix_number(number + (part + 1) * _STEP & _WORD)
-        return number >> 33
+        return number(self.root, word(self.role), self.first + env, self.barrier, episode) >> 33
+
+
+def number(root: int, *key: int) -> int:
+    """A 64-bit hash of a root and a key: the seed of a generator that is needed often."""
+    found = root & _WORD
+    for part in key:
+        found = _mix_number(found + (part + 1) * _STEP & _WORD)
+    return found
 
 
 def _mix_number(number: int) -> int:

@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from srl.api.algorithm import Clock, Feedback, NoConfig, Optimizer
-from srl.api.batch import Ranks
+from srl.api.algorithm import Clock, Feedback, Metrics, Optimizer
+from srl.api.batch import Batch, Ranks
 from srl.api.neural import check_fit
+from srl.api.parts import InParts
 from srl.core.errors import UserError
 from srl.core.seeds import generator
 from srl.core.threads import keep_freed_memory
 from srl.core.tree import Array
 from srl.learners.base import Groups, Task
+from srl.learners.config import SingleConfig
 from srl.learners.flat import KINDS, FlatOptimizer
 from srl.learners.intake import Intake
 from srl.learners.saved import Saved
@@ -28,7 +30,7 @@ RNG = "torch_rng"
 class SingleLearner:
     """Drives one algorithm. The trainer sets `clock` before it calls `update`."""
 
-    Config: type = NoConfig
+    Config: type = SingleConfig
 
     def __init__(self, task: Task, config: Any = None, ranks: Ranks | None = None) -> None:
         keep_freed_memory()
@@ -51,6 +53,8 @@ class SingleLearner:
             config=task.config, policy=self.policy, spec=task.spec, clock=self.clock, device=self.device,
             make_optimizer=self._make_optimizer, together=self._together if ranks is None else None,
         )  # fmt: skip
+        if isinstance(self.algorithm, InParts) and config is not None:
+            self.algorithm.order = config.order
         self.algorithm.setup()
         self._saved = Saved(self.algorithm)
         needs = task.algorithm.needs(task.config, task.spec)
@@ -65,7 +69,7 @@ class SingleLearner:
     def update(self, rows: Mapping[str, Any]) -> Feedback | None:
         """Learn from the rows of one batch; their memory is free again when this returns."""
         batch = self.intake.batch(rows, self.clock.updates)
-        metrics = self.algorithm.update(batch)
+        metrics = self._learn(batch)
         self.clock.rows += batch.passed or self._length * batch.valid.numel() // len(batch.valid)
         self.policy.observe(batch)
         for name, value in metrics.items():
@@ -73,6 +77,9 @@ class SingleLearner:
             self._sums[name] = self._sums[name] + value if name in self._sums else value
             self._counts[name] = self._counts.get(name, 0) + 1
         return batch.feedback
+
+    def _learn(self, batch: Batch) -> Metrics:
+        return self.algorithm.update(batch)
 
     def metrics(self) -> dict[str, float]:
         """The means since the last call: the only place that waits for the device."""

@@ -55,6 +55,15 @@ def _parts(made: SingleLearner, rows: dict[str, Any]) -> tuple[Any, Any, Any, An
     return algorithm, made.policy, batch, algorithm.policy.vector(batch.obs)
 
 
+def _losses(algorithm: Any, batch: Any, vector: Any) -> list[Any]:
+    """Of critics and actor."""
+    found = []
+    for part in algorithm.made_parts:
+        offered = part.offers(batch, vector)
+        found.append(part.loss(batch, vector, *offered, *part.asks(batch, vector, *offered)))
+    return found
+
+
 def _value(net: Any, index: int, x: Array, action: Array) -> float:
     return float(_tower(net, index, np.concatenate((x, action)))[0])
 
@@ -65,7 +74,7 @@ def test_the_losses_of_sac_are_those_of_a_loop_over_rows(temperature: float | No
     _spread(made)
     rows = transitions()
     sac, policy, batch, vector = _parts(made, rows)
-    noise = torch.randn(2, 12, SIZE)
+    noise = torch.stack([batch.normal("actions", SIZE), batch.normal("next actions", SIZE)])
     alpha = temperature if temperature is not None else math.exp(float(sac.log_temperature.detach()))
     critic = actor = chances = 0.0
     for b in range(12):
@@ -78,8 +87,8 @@ def test_the_losses_of_sac_are_those_of_a_loop_over_rows(temperature: float | No
         action, chance = _gaussian(policy, now, noise[0, b].numpy())
         actor += (alpha * chance - min(_value(sac.critics.net, i, now, action) for i in range(2))) / 12
         chances += chance / 12
-    critic_loss, _ = sac.critic_loss(batch, vector, noise[1])
-    actor_loss, entropy = sac.actor_loss(batch, vector[0], noise[0])
+    (critic_loss, _), (actor_loss, shown) = _losses(sac, batch, vector)
+    entropy = shown["entropy"]
     assert critic_loss.item() == pytest.approx(critic, rel=1e-4)
     assert actor_loss.item() == pytest.approx(actor, rel=1e-4)
     assert entropy.item() == pytest.approx(-chances, rel=1e-4)
@@ -93,7 +102,7 @@ def test_the_losses_of_td3_are_those_of_a_loop_over_rows() -> None:
     _spread(made)
     rows = transitions()
     td3, policy, batch, vector = _parts(made, rows)
-    noise = torch.randn(12, SIZE)
+    noise = batch.normal("next actions", SIZE)
     critic = actor = 0.0
     for b in range(12):
         now, beyond = rows["obs"][:, b, 0].astype(np.float64)
@@ -104,8 +113,9 @@ def test_the_losses_of_td3_are_those_of_a_loop_over_rows() -> None:
         taken = rows["action"][0, b, 0]
         critic += sum(0.5 * rows["weight"][b] * (_value(td3.critics.net, i, now, taken) - target) ** 2 for i in range(2)) / 12
         actor -= _value(td3.critics.net, 0, now, np.tanh(_tower(policy.tower, 0, now))) / 12
-    assert td3.critic_loss(batch, vector, noise)[0].item() == pytest.approx(critic, rel=1e-4)
-    assert td3.actor_loss(batch, vector[0]).item() == pytest.approx(actor, rel=1e-4)
+    (critic_loss, _), (actor_loss, _) = _losses(td3, batch, vector)
+    assert critic_loss.item() == pytest.approx(critic, rel=1e-4)
+    assert actor_loss.item() == pytest.approx(actor, rel=1e-4)
 
 
 def test_the_losses_of_ddpg_are_those_of_a_loop_over_rows() -> None:
@@ -120,18 +130,16 @@ def test_the_losses_of_ddpg_are_those_of_a_loop_over_rows() -> None:
         target = rows["reward"][0, b, 0] + rows["discount"][0, b, 0] * after
         critic += 0.5 * rows["weight"][b] * (_value(ddpg.critic.net, 0, now, rows["action"][0, b, 0]) - target) ** 2 / 12
         actor -= _value(ddpg.critic.net, 0, now, np.tanh(_tower(policy.tower, 0, now))) / 12
-    assert ddpg.critic_loss(batch, vector)[0].item() == pytest.approx(critic, rel=1e-4)
-    assert ddpg.actor_loss(batch, vector[0]).item() == pytest.approx(actor, rel=1e-4)
+    (critic_loss, _), (actor_loss, _) = _losses(ddpg, batch, vector)
+    assert critic_loss.item() == pytest.approx(critic, rel=1e-4)
+    assert actor_loss.item() == pytest.approx(actor, rel=1e-4)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_actors_loss_leaves_the_critics_alone(algorithm: Any) -> None:
     made = learner(algorithm)
     one, _, batch, vector = _parts(made, transitions())
-    extra = (torch.randn(12, SIZE),) if algorithm is SAC else ()
-    loss = one.actor_loss(batch, vector[0], *extra)
-    loss = loss[0] if isinstance(loss, tuple) else loss
-    loss.backward()
+    _losses(one, batch, vector)[1][0].backward()
     critics = one.critics if hasattr(one, "critics") else one.critic
     assert all(float(parameter.grad.abs().sum()) == 0.0 for parameter in critics.net.parameters())
     assert sum(float(parameter.grad.abs().sum()) for parameter in made.policy.parameters()) > 0.0

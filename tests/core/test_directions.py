@@ -12,7 +12,15 @@ import srl
 ROOT = Path(srl.__file__).parent
 TABLE = Path(__file__).parents[2] / "docs" / "architecture.md"
 TENSORS = ("nets", "algorithms", "learners")
-TENSOR_FILES = {"api/algorithm.py", "api/batch.py", "api/flat.py", "api/minibatches.py", "api/neural.py", "api/value_head.py"}
+TENSOR_FILES = {
+    "api/algorithm.py",
+    "api/batch.py",
+    "api/parts.py",
+    "api/flat.py",
+    "api/minibatches.py",
+    "api/neural.py",
+    "api/value_head.py",
+}
 
 
 def files() -> Iterator[Path]:
