@@ -65,7 +65,7 @@ class Replay:
     batch: int = option(256, "rows in a batch; sequences, if the algorithm trains on sequences", low=1)
     warmup: int | Auto = option("auto", "env steps before the first update; auto: 5,000, at most a 20th of the run", low=0)
     updates_per_step: float = option(1.0, "updates for every env step", above=0)
-    ahead: int | Auto = option("auto", "env steps that actors may be ahead of the updates; auto: a few slabs, inline 0", low=1)
+    ahead: int | Auto = option("auto", "env steps that actors may be ahead of the updates; auto: a few slabs; inline one", low=1)
     alpha: float = option(0.6, "with priorities: rows are drawn in proportion to priority ** alpha", low=0, high=1)
     beta: Schedule = option(
         Schedule(0.4), "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1

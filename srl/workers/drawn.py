@@ -24,13 +24,17 @@ _EVERY = 64
 class Drawn:
     """Whole batches, drawn by replays. One is trained on where it lies, while up to `prefetch - 1` others are drawn."""
 
-    def __init__(self, samples: SampleConsumer, feedback: Mapping[str, SampleProducer], *, prefetch: int, inline: bool) -> None:
+    def __init__(
+        self, samples: SampleConsumer, feedback: Mapping[str, SampleProducer], *, prefetch: int, inline: bool, stays: bool = True
+    ) -> None:
+        """`stays`: batches lie in the same few places, and not in the bytes of messages."""
         self.env_steps = 0
         self._samples = samples
         self._feedback = feedback
         """Node of a replay -> what takes its feedback; the only one is ``""``."""
         self._prefetch = prefetch
         self._inline = inline
+        self._stays = stays
         self._requested = 0
         self._finished = 0
         self._loan: Loan | None = None
@@ -89,12 +93,14 @@ class Drawn:
 
     def _rows(self, tree: Tree) -> Rows:
         """The batch as arrays that may be written to: the learner makes tensors of them, once for each place in memory."""
+        if not self._stays:
+            return cast(Rows, tree)
         known = self._memory.get(id(tree))
         if known is not None:
             return known[1]
         try:
             rows = cast(Rows, map_tree(_writable, tree))
-        except ValueError:  # bytes of a network: another place every time
+        except ValueError:  # a place that this process may not write to
             return cast(Rows, tree)
         if len(self._memory) >= _KEPT:
             self._memory.clear()

@@ -72,12 +72,7 @@ class ReplayWorker(Resumable, Worker):
         self._sink = cast(SampleProducer, ends["sink"])
         self._feedback = cast("SampleConsumer | None", ends.get("feedback"))
         parts = context.node.count
-        same = [
-            one
-            for one in context.graph.nodes
-            if one.worker == context.node.worker and one.args.get("policy", "main") == args.policy
-        ]
-        self._shards = sum(one.count for one in same)
+        self._shards = _shards(context.graph, args.policy)
         record: Any = context.derived.streams[context.node.ports["source"]].record
         settings = _settings(args, context.node, context.graph, context.derived)
         self.store = Store(record, **settings)
@@ -138,7 +133,7 @@ class ReplayWorker(Resumable, Worker):
         if -(-args.ahead // node.count) < slab:
             raise UserError(
                 f"'{node.name}' would stop forever: its actors may be {args.ahead:,} env steps ahead, and a slab has {slab:,}",
-                ("try", f"replay.ahead={slab * node.count}, or fewer sampling.envs or sampling.steps"),
+                ("try", f"replay.ahead={slab * _shards(graph, args.policy)}, or fewer sampling.envs or sampling.steps"),
                 code="E04",
                 path=("graph", "nodes", node.name, "args", "ahead"),
             )
@@ -317,6 +312,11 @@ def _groups(graph: Graph, node: Node) -> int:
         sum(getattr(groups[producer], "groups", 1) for producer, _ in shares.get((node.name, index), ()))
         for index in range(node.count)
     )
+
+
+def _shards(graph: Graph, policy: str) -> int:
+    """Replays that share the rows of this policy."""
+    return sum(one.count for one in graph.nodes if one.worker == "replay" and one.args.get("policy", "main") == policy)
 
 
 def _slab_steps(node: Node) -> int:

@@ -214,7 +214,8 @@ class TrainerWorker(Resumable, Worker):
             port.partition("/")[2]: cast(SampleProducer, end) for port, end in ends.items() if port.startswith("feedback")
         }
         drawn_here = context.derived.streams[stream].via == "inproc"
-        return Drawn(samples, feedback, prefetch=1 if drawn_here else 2, inline=context.inline)
+        stays = samples.transport.by != "bytes"
+        return Drawn(samples, feedback, prefetch=1 if drawn_here else 2, inline=context.inline, stays=stays)
 
     def _request(self) -> int:
         if self._draining or self.finished or self._barrier_due:
