@@ -1,15 +1,18 @@
-"""Records of ended episodes: which version of each policy played them, and how they ended. Shapes: T rows, E envs."""
+"""Ended episodes: their metrics, and records of which version of each policy played them. Shapes: T rows, E envs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from srl.api.env import EnvSpec
+from srl.core.readings import Reading
 from srl.core.spec import Leaf
 from srl.core.tree import Array
 from srl.streams.base import Version
+from srl.workers.player import Player
 
 SEVERAL = -1
 """In place of a version: more than one played the episode."""
@@ -65,3 +68,34 @@ class EpisodeLog:
     def arrays(self) -> dict[str, Any]:
         """What outlives a slab: to be copied, or written into."""
         return {"playing": self._playing, "begins": self._begins}
+
+
+class EpisodeMetrics:
+    """Returns, lengths and the env's own numbers of the episodes that end in one group."""
+
+    def __init__(self, spec: EnvSpec, reading: Reading, title: str) -> None:
+        self.kept: dict[str, list[float]] | None = None
+        """Return of every agent in every episode counted, by the name of its metric; None: they are not kept."""
+        self._reading, self._title = reading, title
+        self._several = len(spec.teams) > 1
+        self._own_length = "length" in spec.stats
+        self._means = [(index, name) for index, name in enumerate(spec.stats) if name not in spec.labels]
+
+    def count(self, players: Sequence[Player], stats: Array, ended: Array) -> None:
+        """`[E]`: the episodes that are reported."""
+        over = np.flatnonzero(ended)
+        for player in players:
+            lived, returns = player.rows_lived[over], player.returns[over]
+            took_part = lived > 0  # an agent that was never there has no return
+            for team, agents in player.slices.items():
+                name = f"{self._title}/return/{team}" if self._several else f"{self._title}/return"
+                ended_with = returns[:, agents][took_part[:, agents]]
+                self._reading.episode(name, float(ended_with.sum()), float(len(ended_with)))
+                if self.kept is not None:
+                    self.kept.setdefault(name, []).extend(ended_with.tolist())
+            if not self._own_length:
+                length = float(lived.max(1).sum()) / len(players)
+                self._reading.episode(f"{self._title}/length", length, len(over) / len(players))
+        for index, name in self._means:
+            self._reading.episode(f"{self._title}/{name}", float(stats[over, index].sum()), len(over))
+        self._reading.count("episodes", len(over))

@@ -20,7 +20,7 @@ from srl.graph.spec import Graph
 from srl.plan.specs import Derived
 from srl.streams.base import Version
 from srl.streams.sample import Slab
-from srl.workers.episodes import EpisodeLog
+from srl.workers.episodes import EpisodeLog, EpisodeMetrics
 from srl.workers.player import Player
 from srl.workers.rows import check_finite
 
@@ -47,8 +47,7 @@ class Group:
         log: bool = False,
     ) -> None:
         self.spec, self.reading = derived.env, reading
-        self.keep_returns: dict[str, list[float]] | None = None
-        """Return of every agent in every episode counted, by the name of its metric; None: they are not kept."""
+        self.episodes = EpisodeMetrics(derived.env, reading, title)
         self.row = 0
         """The row that is asked now."""
         self.tick = 0
@@ -56,7 +55,7 @@ class Group:
         self.waiting: set[str] = set()
         """Policies whose answers to this row are missing."""
         self._graph, self._envs, self._first_env = graph, envs, first_env
-        self._role, self._worker, self._title = role, worker, title
+        self._role, self._worker = role, worker
         self.env: BatchEnv = self._new_env(barrier)
         seed = graph.seed if role == "env" else graph.seed ^ word(role)
         self.players = {
@@ -71,8 +70,7 @@ class Group:
         """The player whose slab the env writes its state into; the others get a copy."""
         self._slabs: dict[str, Slab] = {}
         self._blocks: dict[tuple[int, int], Block] = {}
-        self._stats = np.zeros((envs, len(self.spec.stats)))
-        self._means = [(index, name) for index, name in enumerate(self.spec.stats) if name not in self.spec.labels]
+        self._stats = np.zeros((envs, len(derived.env.stats)))
 
     # the life of a slab -------------------------------------------------------------------------------------------
 
@@ -216,31 +214,13 @@ class Group:
         """An env's episode is over when agents took part and none continues."""
         ended = _in_any_agent([player.valid for player in self._all])
         ended &= ~_in_any_agent([player.next_valid for player in self._all])
-        over = np.flatnonzero(ended if counting is None else ended & counting)
-        several = len(self.spec.teams) > 1
         if self._log is not None:
             means = {name: player.mean_return() for name, player in self.players.items()}
             self._log.ended(self.row, ended, means, self._stats)
+        self.episodes.count(self._all, self._stats, ended if counting is None else ended & counting)
         for player in self._all:
-            lived, returns = player.rows_lived[over], player.returns[over]
-            took_part = lived > 0  # an agent that was never there has no return
-            for team, agents in player.slices.items():
-                name = f"{self._title}/return/{team}" if several else f"{self._title}/return"
-                took = took_part[:, agents]
-                ended_with = returns[:, agents][took]
-                self.reading.episode(name, float(ended_with.sum()), float(len(ended_with)))
-                if self.keep_returns is not None:
-                    self.keep_returns.setdefault(name, []).extend(ended_with.tolist())
-            if "length" not in self.spec.stats:
-                self.reading.episode(
-                    f"{self._title}/length", float(lived.max(1).sum()) / len(self._all), len(over) / len(self._all)
-                )
-            done = over if counting is None else ended
-            player.returns[done] = 0.0
-            player.rows_lived[done] = 0
-        for index, name in self._means:
-            self.reading.episode(f"{self._title}/{name}", float(self._stats[over, index].sum()), len(over))
-        self.reading.count("episodes", len(over))
+            player.returns[ended] = 0.0
+            player.rows_lived[ended] = 0
         return ended
 
 

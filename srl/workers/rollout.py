@@ -42,7 +42,7 @@ class Rollout:
         self._round += 1
         self.group.renew(self._round)
         self._reading.metrics.clear()
-        self.group.keep_returns = {}
+        self.group.episodes.kept = {}
         self._played = np.zeros(self.envs, np.int64)
 
     def step(self, *, greedy: bool, episodes: int | None = None) -> bool:
@@ -66,7 +66,7 @@ class Rollout:
 
     def returns(self) -> dict[str, list[float]]:
         """The return of every agent in every episode counted, named as in `result`."""
-        return {name.removeprefix("episode/"): values for name, values in (self.group.keep_returns or {}).items()}
+        return {name.removeprefix("episode/"): values for name, values in (self.group.episodes.kept or {}).items()}
 
     def result(self) -> dict[str, float]:
         """Means over the episodes counted: `return`, `length`, and the env's statistics."""
@@ -89,7 +89,7 @@ class Rollout:
 
     def last_returns(self) -> dict[str, float]:
         """The same of the episodes that have ended since the last call."""
-        kept, self.group.keep_returns = self.group.keep_returns or {}, {}
+        kept, self.group.episodes.kept = self.group.episodes.kept or {}, {}
         return {name.removeprefix(RETURN).strip("/"): float(np.mean(values)) for name, values in kept.items() if values}
 
     def close(self) -> None:
