@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
@@ -52,7 +53,11 @@ class Ensemble(nn.Module):
                 out = _Layers.apply(rows.contiguous(), towers, self.activation, *(() if frozen else flat))  # type: ignore[no-untyped-call]
         else:
             params = [one.detach() if frozen else one for pair in zip(self.weights, self.biases, strict=True) for one in pair]
-            out = self._layers(rows, params, frozen)[:only]
+            if rows.device.type == "cpu":  # torch's batched product takes seven times as long there
+                each = list(zip(*(one.unbind(0) for one in params), strict=True))[:only]
+                out = torch.stack([self._layers(rows, tower, frozen, at) for at, tower in enumerate(each)])
+            else:
+                out = self._layers(rows, [one[:only] for one in params], frozen, slice(only))
         return out if x.ndim == 2 else out.view(len(out), *x.shape[:-1], out.shape[-1])
 
     def _known(self) -> tuple[int, list[Tensor], list[Tower]]:
@@ -65,24 +70,19 @@ class Ensemble(nn.Module):
             known = self._cache = (flat[0].data_ptr(), flat, towers)
         return known
 
-    def _layers(self, rows: Tensor, params: list[Tensor], frozen: bool) -> Tensor:
-        """Layer by layer, `[count, rows, size]`."""
-        x = rows.expand(self.count, *rows.shape)
-        norms = list(self.norms) if self.norms is not None else []
+    def _layers(self, x: Tensor, params: Sequence[Tensor], frozen: bool, at: int | slice) -> Tensor:
+        """Layer by layer: of one tower `[rows, outputs]`, of several `[towers, rows, outputs]`."""
+        norms = iter(self.norms) if self.norms is not None else iter(())
+        if isinstance(at, slice):
+            x = x.expand(len(params[0]), *x.shape)
         if self.norm == "batch":
-            x = norms.pop(0)(x, frozen)
+            x = next(norms)(x, frozen, at)
         for i in range(0, len(params), 2):
-            x = _stacked(x, params[i], params[i + 1])
+            weight, bias = params[i], params[i + 1]
+            x = product(x, weight, bias) if isinstance(at, int) else torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
             if i < len(params) - 2:
-                x = activate(norms.pop(0)(x, frozen) if norms else x, self.activation)
+                x = activate(x if self.norms is None else next(norms)(x, frozen, at), self.activation)
         return x
-
-
-def _stacked(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`[count, N, in]` by `[count, out, in]`; on CPU torch's batched product takes seven times as long as one by one."""
-    if x.device.type == "cpu":
-        return torch.stack([product(x[i], weight[i], bias[i]) for i in range(len(x))])
-    return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
 
 
 def _run(x: Tensor, towers: list[Tower], activation: str) -> tuple[Tensor, list[list[Tensor]]]:

@@ -1,4 +1,8 @@
-"""Normalizations of several networks side by side: `[count, rows, size]`."""
+"""Normalizations of several networks side by side.
+
+`at` says whose rows they are: of one network `[rows, size]`, of a slice of them `[networks, rows, size]`. In a frozen pass
+gradients reach the rows alone.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,11 @@ class LayerNorms(nn.Module):
         self.gain = nn.Parameter(torch.ones(count, 1, size))
         self.bias = nn.Parameter(torch.zeros(count, 1, size))
 
-    def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
-        """`frozen`: gradients reach `x` alone."""
-        return _scaled(self, nn.functional.layer_norm(x, x.shape[-1:]), frozen)
+    def forward(self, x: Tensor, frozen: bool, at: int | slice) -> Tensor:
+        gain, bias = _affine(self, frozen, at)
+        if isinstance(at, int):
+            return nn.functional.layer_norm(x, x.shape[-1:], gain[0], bias[0])
+        return torch.addcmul(bias, nn.functional.layer_norm(x, x.shape[-1:]), gain)
 
 
 class BatchRenorm(nn.Module):
@@ -36,25 +42,29 @@ class BatchRenorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(count, 1, size))
         self.register_buffer("mean", torch.zeros(count, 1, size))
         self.register_buffer("deviation", torch.ones(count, 1, size))
-        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("seen", torch.zeros(count))
 
-    def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
-        """`frozen`: gradients reach `x` alone, and no statistics are taken."""
+    def forward(self, x: Tensor, frozen: bool, at: int | slice) -> Tensor:
+        gain, bias = _affine(self, frozen, at)
+        running, spread = self.mean[at], self.deviation[at]
         if frozen:
-            return _scaled(self, (x - self.mean) / self.deviation, frozen)
-        mean = x.mean(1, keepdim=True)
-        deviation = (x.var(1, keepdim=True, correction=0) + self.eps).sqrt()
+            slope = gain / spread
+            return torch.addcmul(torch.addcmul(bias, running, slope, value=-1.0), x, slope)
+        mean = x.mean(-2, keepdim=True)
+        away = x - mean
+        deviation = ((away * away).mean(-2, keepdim=True) + self.eps).sqrt()
+        slope = gain / deviation
         with torch.no_grad():
-            late = float(self.seen) >= self.warmup
-            scale = (deviation / self.deviation).clamp_(1.0 / 3.0, 3.0) if late else torch.ones_like(deviation)
-            shift = ((mean - self.mean) / self.deviation).clamp_(-5.0, 5.0) if late else torch.zeros_like(mean)
-            self.mean.lerp_(mean, 1.0 - self.momentum)
-            self.deviation.lerp_(deviation, 1.0 - self.momentum)
-            self.seen += 1
-        return _scaled(self, torch.addcmul(shift, (x - mean) / deviation, scale), frozen)
+            late = bool((self.seen[at] >= self.warmup).all())
+            scale, shift = (deviation / spread).clamp_(1.0 / 3.0, 3.0), ((mean - running) / spread).clamp_(-5.0, 5.0)
+            running.lerp_(mean, 1.0 - self.momentum)
+            spread.lerp_(deviation, 1.0 - self.momentum)
+            self.seen[at] += 1.0
+        if late:
+            bias, slope = torch.addcmul(bias, gain, shift), slope * scale
+        return torch.addcmul(bias, away, slope)
 
 
-def _scaled(norm: LayerNorms | BatchRenorm, x: Tensor, frozen: bool) -> Tensor:
-    if frozen:
-        return torch.addcmul(norm.bias.detach(), x, norm.gain.detach())
-    return torch.addcmul(norm.bias, x, norm.gain)
+def _affine(norm: LayerNorms | BatchRenorm, frozen: bool, at: int | slice) -> tuple[Tensor, Tensor]:
+    """Gain and bias of these networks, `[..., 1, size]`."""
+    return (norm.gain.detach()[at], norm.bias.detach()[at]) if frozen else (norm.gain[at], norm.bias[at])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from srl.nets.ensemble import Ensemble
-from srl.nets.norms import BatchRenorm
+from srl.nets.norms import BatchRenorm, LayerNorms
 
 ACTIVATIONS: dict[str, Any] = {"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU}
 
@@ -97,12 +97,28 @@ def test_batch_renormalization_begins_as_batch_normalization_and_ends_at_the_run
     torch.manual_seed(4)
     norm, plain = BatchRenorm(1, 5, momentum=0.9, warmup=200), nn.BatchNorm1d(5, eps=1e-3)
     x = torch.randn(64, 5) * 3.0 + 2.0
-    np.testing.assert_allclose(norm(x[None])[0].detach(), plain(x).detach(), atol=1e-4)
+    np.testing.assert_allclose(norm(x, False, 0).detach(), plain(x).detach(), atol=1e-4)
     for _ in range(300):
-        batch = torch.randn(1, 512, 5) * 3.0 + 2.0
-        trained = norm(batch)
-    np.testing.assert_allclose(norm(batch, True).detach(), trained.detach(), atol=0.2)
+        batch = torch.randn(512, 5) * 3.0 + 2.0
+        trained = norm(batch, False, 0)
+    np.testing.assert_allclose(norm(batch, True, 0).detach(), trained.detach(), atol=0.2)
     assert float((norm.mean - 2.0).abs().max()) < 0.3 and float((norm.deviation - 3.0).abs().max()) < 0.3
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("kind", [LayerNorms, BatchRenorm])
+def test_norms_of_several_networks_are_those_of_each(kind: Any, frozen: bool) -> None:
+    torch.manual_seed(5)
+    together, apart = kind(3, 4), kind(3, 4)
+    with torch.no_grad():
+        for one, other in zip(together.parameters(), apart.parameters(), strict=True):
+            other.copy_(one.normal_())
+    for _ in range(3):
+        x = torch.randn(3, 9, 4) * 2.0 + 1.0
+        whole = together(x, frozen, slice(None))
+        np.testing.assert_allclose(whole[1].detach(), apart(x[1], frozen, 1).detach(), atol=1e-5)
+    for one, other in zip(together.buffers(), apart.buffers(), strict=True):
+        np.testing.assert_allclose(one[1], other[1], atol=1e-5)
 
 
 def _grad(tensor: Tensor) -> Tensor:
