@@ -135,7 +135,7 @@ class ReplayWorker(Resumable, Worker):
                 f"'{node.name}' would stop forever: its actors may be {args.ahead:,} env steps ahead, and a slab has {slab:,}",
                 ("try", f"replay.ahead={slab * _shards(graph, args.policy)}, or fewer sampling.envs or sampling.steps"),
                 code="E04",
-                path=("graph", "nodes", node.name, "args", "ahead"),
+                path=("replay", "ahead"),
             )
 
     @classmethod
