@@ -25,7 +25,7 @@ class DQNConfig:
 
     lr: Schedule = option(Schedule(5e-4), "learning rate of Adam", low=0)
     gamma: float = option(0.99, "discount factor", low=0, high=1)
-    n_step: int = option(1, "rewards before the bootstrap value", low=1)
+    n_step: int = option(3, "rewards before the bootstrap value", low=1)
     double: bool = option(True, "the network itself chooses the next action, its target network judges it")
     prioritised: bool = option(False, "draw transitions by their errors")
     loss: Literal["huber", "mse"] = option("huber", "loss of an error; distributions always have the cross-entropy")
