@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import is_dataclass, replace
 
 from srl.config.experiment import SECTIONS, Experiment
 from srl.core.errors import UserError
 from srl.core.load import nearest
-from srl.core.option import Row, describe
+from srl.core.option import Row, describe, hints_of, settings
 from srl.core.registry import REGISTRIES
 
 _WIDTH = 110
@@ -83,8 +84,19 @@ def _by_name(name: str) -> str | None:
             schema = getattr(found, "Config", None) or getattr(found, "Args", None)
             parts = (schema,) if schema is not None else getattr(found, "PARTS", ())
             about = " ".join((found.__doc__ or "").split())
-            return f"{kind} {name}: {about}\n{_table(row for part in parts for row in describe(part)) or '  no settings'}"
+            return f"{kind} {name}: {about}\n{_table(row for part in parts for row in _nested(part)) or '  no settings'}"
     return None
+
+
+def _nested(schema: type, prefix: str = "") -> Iterator[Row]:
+    """The settings of a component, those of its sections by their paths: `critic.hidden`."""
+    hints = hints_of(schema)
+    for one, row in zip(settings(schema), describe(schema), strict=True):
+        kind = hints[one.name]
+        if isinstance(kind, type) and is_dataclass(kind) and not hasattr(kind, "from_plain"):
+            yield from _nested(kind, f"{prefix}{row.name}.")
+        else:
+            yield replace(row, name=f"{prefix}{row.name}")
 
 
 def _layouts() -> str:

@@ -54,3 +54,8 @@ def test_public_names_are_there():
         assert getattr(srl, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'lunch'"):
         _ = srl.lunch
+
+
+def test_the_sections_of_a_component_are_listed_by_their_paths() -> None:
+    told = section_help("sac")
+    assert "critic.hidden" in told and "critic.tau" in told and "section" not in told
