@@ -12,8 +12,10 @@ from srl.core.registry import BUILTIN, OFF_POLICY
 
 _WARMUP, _PART = 5_000, 20
 """Env steps of the warm-up, and at most this part of a run."""
-_SLAB, _LONGEST = 8, 128
-"""Updates that one slab of an actor in a process of its own should last for, and most steps of it."""
+_ROUND, _SHORTEST, _LONGEST = 8, 4, 128
+"""Updates that a slab of every actor in a process of its own should last for, and fewest and most steps of one."""
+_AHEAD = 32
+"""Updates that the rows of such actors should last for, while these do not get a core."""
 
 
 def with_replay(experiment: Experiment, known: Collection[str] | None = None) -> Experiment:
@@ -51,9 +53,10 @@ def sampled(experiment: Experiment, *, together: bool) -> tuple[int, int]:
     steps = None if sampling.steps == "auto" else sampling.steps
     if replay is None:
         return envs or 16, steps or 128
-    apart = min(_LONGEST, max(_SLAB, math.ceil(_SLAB / replay.updates_per_step)))
     parts = [number for number in (sampling.workers, sampling.groups) if number != "auto"]
-    return envs or max(math.prod(parts), replay.shards), steps or (1 if together else apart)
+    envs = envs or max(math.prod(parts), replay.shards)
+    apart = min(_LONGEST, max(_SHORTEST, math.ceil(_ROUND / (replay.updates_per_step * envs))))
+    return envs, steps or (1 if together else apart)
 
 
 def decided(experiment: Experiment, sampling: Sampling, *, together: bool) -> Replay | None:
@@ -61,11 +64,13 @@ def decided(experiment: Experiment, sampling: Sampling, *, together: bool) -> Re
     replay = experiment.replay
     if replay is None:
         return None
-    slab = int(sampling.envs) // (int(sampling.workers) * int(sampling.groups)) * int(sampling.steps)
+    slab = max(1, int(sampling.envs) // (int(sampling.workers) * int(sampling.groups)) * int(sampling.steps))
     slabs = int(sampling.workers) * int(sampling.groups)
     ahead, warmup, stop = replay.ahead, replay.warmup, experiment.stop.env_steps
-    if ahead == "auto":
-        ahead = (1 if together else max(2 * slabs, 4)) * max(slab, 1) * (replay.shards if together else 1)
+    if ahead == "auto" and together:
+        ahead = slab * replay.shards
+    elif ahead == "auto":
+        ahead = max(2 * slabs * slab, 4 * slab, math.ceil(_AHEAD / replay.updates_per_step))
     if warmup == "auto":
         warmup = _WARMUP if stop is None else min(_WARMUP, max(1, stop // _PART))
     elif stop is not None and warmup >= stop:

@@ -48,6 +48,13 @@ def test_inline_the_next_step_comes_after_the_updates_of_the_last() -> None:
         assert graph.node("replay").args["ahead"] == 3  # env steps of a slab
 
 
+@pytest.mark.parametrize(("envs", "rate", "steps"), [(1, 1, 8), (1, 0.25, 32), (8, 0.2, 5), (16, 1, 4), (1, 0.01, 128)])
+def test_a_round_of_slabs_lasts_for_several_updates(envs: int, rate: float, steps: int) -> None:
+    graph = laid_out(sampling={"envs": envs}, replay={"updates_per_step": rate})
+    assert graph.node("actor").args["steps"] == steps
+    assert graph.node("replay").args["ahead"] * rate >= 32
+
+
 def test_a_short_run_has_a_short_warmup() -> None:
     assert laid_out(stop={"env_steps": 20_000}).node("replay").args["warmup"] == 1_000
 
