@@ -75,10 +75,10 @@ class Checkpoint:
         False, "save replays when the run ends, so that a resume need not fill them again; inline they always are"
     )
 
-    @property
-    def interval(self) -> int:
-        """Updates between checkpoints, in a graph that was made without deciding what `auto` means."""
-        return 50 if self.every == "auto" else self.every
+    def interval(self, *, from_replay: bool) -> int:
+        """Updates between the checkpoints of a trainer."""
+        usual = 5_000 if from_replay else 50
+        return usual if self.every == "auto" else self.every
 
 
 @dataclass(frozen=True, kw_only=True)

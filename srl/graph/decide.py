@@ -160,7 +160,10 @@ def _with_settings(streams: Sequence[Stream], wanted: Mapping[str, StreamSetting
 def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stream]) -> Graph:
     """The graph, with the settings of `workers:` and `streams:` applied."""
     nodes, streams = with_workers(nodes, streams, experiment.workers)
-    every, drawn = experiment.checkpoint.every, any(node.worker == "replay" for node in nodes)
+    checkpoint = experiment.checkpoint
+    drawn = {node.args.get("slabs") == 0 for node in nodes if node.worker == "trainer"}
+    if len(drawn) == 1:  # else each trainer has an interval of its own
+        checkpoint = replace(checkpoint, every=checkpoint.interval(from_replay=drawn.pop()))
     return Graph(
         env=experiment.env,
         policies=experiment.entries(),
@@ -170,7 +173,7 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
         mode=experiment.mode,
         seed=experiment.seed,
         stop=experiment.stop,
-        checkpoint=replace(experiment.checkpoint, every=5_000 if drawn else 50) if every == "auto" else experiment.checkpoint,
+        checkpoint=checkpoint,
         plugins=experiment.plugins,
         sinks=experiment.sinks,
         name=experiment.name,

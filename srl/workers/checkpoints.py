@@ -19,6 +19,9 @@ class Checkpoints:
 
     def __init__(self, context: Context, policy: str) -> None:
         self._context, self._policy = context, policy
+        replay = context.derived.policies[policy].replay
+        self.every = context.graph.checkpoint.interval(from_replay=replay is not None)
+        """Updates between two; 0: only at the end."""
         self._written = -1
 
     def start(self) -> checkpoint.Checkpoint | None:
@@ -59,8 +62,8 @@ class Checkpoints:
             self._archive(run, updates, env_steps, groups["policy"])
 
     def _is_archived(self, updates: int) -> bool:
-        wanted = self._context.graph.checkpoint
-        return bool(updates and wanted.interval and wanted.archive) and updates % (wanted.interval * wanted.archive) == 0
+        archive = self._context.graph.checkpoint.archive
+        return bool(updates and self.every and archive) and updates % (self.every * archive) == 0
 
     def _archive(self, run: Path, updates: int, env_steps: int, params: Mapping[str, Any]) -> None:
         """Archive the policy. After a resume from an earlier checkpoint, existing files stay."""

@@ -260,7 +260,7 @@ class TrainerWorker(Resumable, Worker):
         self._lag.published(number)
 
     def _checkpoint_if_due(self) -> None:
-        every = self.context.graph.checkpoint.interval
+        every = self._checkpoints.every
         if not every or self.updates % every or not self.learner.resumable():
             return
         if self.context.inline:

@@ -99,6 +99,7 @@ def test_policies_with_and_without_a_replay_learn_side_by_side() -> None:
     check(graph)
     assert [node.name for node in graph.nodes if node.worker == "replay"] == ["replay"]
     assert graph.node("trainer.a").args["slabs"] == 0 and graph.node("trainer.b").args["slabs"] == 2
+    assert [graph.checkpoint.interval(from_replay=one) for one in (True, False)] == [5_000, 50]
 
 
 @pytest.mark.parametrize("name", sorted(OFF_POLICY & set(BUILTIN["algorithm"])))
