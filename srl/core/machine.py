@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 BELOW_ALL = 20
 """A niceness beyond the lowest: see `leave_cores`."""
+_PR_SET_PDEATHSIG = 1
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -28,6 +31,20 @@ class Machine:
 def leave_cores() -> None:
     """Let this process run only when no other process wants the core."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when the parent dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before prctl
+        os._exit(1)
+
+
+def two_cores() -> tuple[int, int] | None:
+    """Two usable cores, which share no arithmetic unit if there are such; None: there is one only."""
+    cores = sorted(os.sched_getaffinity(0))
+    others = [core for core in cores[1:] if core not in _siblings(cores[0])] or cores[1:]
+    return (cores[0], others[0]) if others else None
 
 
 def version_of(package: str) -> str:
@@ -57,6 +74,16 @@ def memory_free() -> int:
         if most is not None and now is not None and most < 1 << 60:
             free = min(free, max(0, int(most - now)))
     return free
+
+
+def _siblings(core: int) -> set[int]:
+    """The numbers under which one core with several threads is known."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text()
+    except OSError:
+        return {core}
+    spans = [part.split("-") for part in text.strip().split(",")]
+    return {number for span in spans for number in range(int(span[0]), int(span[-1]) + 1)}
 
 
 def _quota() -> float | None:

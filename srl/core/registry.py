@@ -47,7 +47,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "td3": "srl.algorithms.td3:TD3",
         "ddpg": "srl.algorithms.ddpg:DDPG",
     },
-    "learner": {"single": "srl.learners.single:SingleLearner"},
+    "learner": {"single": "srl.learners.single:SingleLearner", "split": "srl.learners.split:SplitLearner"},
     "worker": {
         "actor": "srl.workers.actor:ActorWorker",
         "policy": "srl.workers.policy:PolicyWorker",

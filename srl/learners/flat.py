@@ -49,6 +49,8 @@ class FlatOptimizer(ABC):
                 one.grad = torch.zeros_like(one) if one.grad is None else one.grad
             self.grads = [one.grad for one in parameters if one.grad is not None]
         self._views = [(one, one.grad) for one in parameters]
+        self.places = {one.data_ptr() for one in parameters}
+        """Where its parameters lie."""
 
     @property
     def lr(self) -> float:

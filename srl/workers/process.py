@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import faulthandler
 import gc
 import logging
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from srl.core.errors import SrlError
-from srl.core.machine import BELOW_ALL, leave_cores
+from srl.core.machine import BELOW_ALL, die_with, leave_cores
 from srl.core.registry import load_plugins
 from srl.streams.transport import Network
 from srl.workers.loop import WorkerLoop
@@ -36,7 +35,6 @@ REPORT_EVERY = 0.5
 """Seconds between two reports."""
 DRAIN_EVERY = 0.05
 """Seconds between two calls of `drain` while the workers finish what is open."""
-_PR_SET_PDEATHSIG = 1
 
 
 class ProcessAgent:
@@ -218,13 +216,6 @@ def main() -> int:
         return error.exit_code if isinstance(error, SrlError) else 3
     _flush(channel, 5.0)
     return 0
-
-
-def die_with(parent: int) -> None:
-    """Ask the kernel to kill this process when the parent dies."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before prctl
-        os._exit(1)
 
 
 def _run(agent: ProcessAgent, channel: Channel) -> None:

@@ -1,0 +1,95 @@
+"""The process of the critics: `python -m srl.learners.critics CONTROL OWN OTHER PARENT`, which a split learner starts.
+
+It dies with its parent. It trains every batch that it is given, and answers questions in between.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+import torch
+
+from srl.core.errors import RunError, SrlError
+from srl.core.machine import die_with
+from srl.core.registry import REGISTRIES
+from srl.learners.shared import Line
+
+
+def main() -> int:
+    """Run the process. Returns its exit code."""
+    control, own, other, parent = map(int, sys.argv[1:])
+    die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer decides what Ctrl-C means
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    line = Line(socket.socket(fileno=control), own, other, "actor")
+    try:
+        sys.path[:] = list(dict.fromkeys([*sys.path, *line.receive()["path"]]))
+        torch.set_num_threads(1)
+        _serve(line, line.receive())
+    except Exception as error:
+        if isinstance(error, RunError) and error.code == "R01":
+            return 0  # nobody is at the other end
+        data = error.to_data() if isinstance(error, SrlError) else None
+        headline, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+        line.send({"type": "failed", "error": data, "headline": headline, "trace": trace[-20_000:]})
+        return 3
+    return 0
+
+
+def _serve(line: Line, begin: dict[str, Any]) -> None:
+    """Train and answer until the other side hangs up."""
+    from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete
+    from srl.api.policy import PolicySpec
+    from srl.api.slab import SlabShape
+    from srl.core.load import load
+    from srl.core.spec import Leaf, from_plain
+    from srl.learners.base import Task
+    from srl.learners.shared import Memory
+    from srl.learners.side import CRITICS, Side
+    from srl.learners.split import batches, places
+
+    if begin["core"] is not None:
+        os.sched_setaffinity(0, {begin["core"]})
+    told = begin["task"]
+    algorithm, policy = (REGISTRIES[kind].resolve(told[kind]) for kind in ("algorithm", "policy"))
+    classes = (PolicySpec, SlabShape, Leaf, Box, Discrete, MultiBinary, MultiDiscrete)
+    task = Task(
+        algorithm=algorithm, config=load(algorithm.Config, told["config"]), policy=policy,
+        policy_config=load(policy.Config, told["policy_config"]), spec=from_plain(told["spec"], classes),
+        shape=from_plain(told["shape"], classes), seed=told["seed"],
+    )  # fmt: skip
+    side = Side(task, CRITICS)
+    side.restore(begin["groups"], begin["state"])
+    path, size = begin["memory"]
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    memory = Memory(descriptor, size)
+    memory.close()
+    theirs, mine, given = places(memory, side.seen, side.shown, begin["record"], batches(begin["lag"]))
+    line.send({"type": "ready"})
+    asked: list[dict[str, Any]] = []
+    line.heard = asked.append
+    side.connect(line, mine, theirs, lag=begin["lag"])
+    while True:
+        line.wait(lambda: given.number > side.round or bool(asked))
+        for message in asked:
+            _answer(line, side, message)
+        asked.clear()
+        if given.number > side.round:
+            side.update(given.read(side.round, side.clock))
+
+
+def _answer(line: Line, side: Any, message: dict[str, Any]) -> None:
+    if message["type"] == "metrics":
+        line.send({"type": "metrics", "metrics": side.metrics(), "steps": side.clock.steps})
+    elif message["type"] == "state":
+        groups, _ = side.state()
+        line.send({"type": "state", "groups": side.owned(groups)})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

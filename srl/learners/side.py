@@ -1,0 +1,110 @@
+"""One side of a split learner: a whole algorithm, of which it moves one part. The parameters of the other part are copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from srl.api.algorithm import Metrics
+from srl.api.batch import Batch
+from srl.api.parts import Held, InParts
+from srl.core.tree import Array
+from srl.learners.base import Task
+from srl.learners.config import SingleConfig
+from srl.learners.single import SingleLearner
+from srl.learners.slots import Slots, joined
+
+CRITICS, ACTOR = 0, 1
+"""Places in `InParts.parts`."""
+
+
+class Link(Protocol):
+    """How a side sees the other one."""
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Sleep until the other side has made this true."""
+        ...
+
+    def ring(self) -> None:
+        """Wake the other side."""
+        ...
+
+
+class Side(SingleLearner):
+    """Without a link it is a single learner, whose state both sides start from."""
+
+    def __init__(self, task: Task, which: int) -> None:
+        super().__init__(task, SingleConfig())
+        assert isinstance(self.algorithm, InParts)
+        parts = self.algorithm.made_parts
+        self.part, self.other = parts[which], parts[1 - which]
+        self.shown, self.seen = joined(self.part.shows), joined(self.other.shows)
+        self.round = 0
+        """Updates since the two sides began."""
+        self._lag = 0
+        self._link: Link | None = None
+        self._mine: Slots | None = None
+        self._theirs: Slots | None = None
+        self._waited = 0.0
+        self._since = perf_counter()
+
+    def connect(self, link: Link, mine: Slots, theirs: Slots, *, lag: int) -> None:
+        """Begin: from now on updates need the other side. `lag`: updates that one may be ahead."""
+        self._link, self._mine, self._theirs, self._lag, self.round = link, mine, theirs, lag, 0
+        mine.write(0, self.shown)
+        link.ring()
+
+    def _learn(self, batch: Batch) -> Metrics:
+        """At once with the other side: its parameters are those of the same version, or at most `lag` away."""
+        assert isinstance(self.algorithm, InParts) and self._link is not None and self._mine is not None
+        given, part = self.algorithm.begin(batch), self.part
+        self._wait_for(self.round - self._lag)
+        shown: Metrics = {}
+        if part.is_due(self.clock.updates):
+            assert self._theirs is not None
+            version = self._theirs.read(self.round + self._lag, self.seen)
+            shown = part.gradient(batch, given)
+            part.optimizer.apply()
+            shown = {**shown, **part.after(shown), f"{self.other.name}_lag": float(self.round - version)}
+        self.round += 1
+        self._mine.write(self.round, self.shown)
+        self._link.ring()
+        return shown
+
+    def metrics(self) -> dict[str, float]:
+        now = perf_counter()
+        share, self._waited, self._since = self._waited / max(now - self._since, 1e-9), 0.0, now
+        return {**super().metrics(), f"{self.part.name}_waits": share, f"{self.part.name}_version": float(self.clock.updates)}
+
+    def owned(self, groups: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Array]]:
+        """Of all arrays of a state those that this side changes."""
+        own = _places(self.part.owns)
+        kept = self._saved.groups()
+        live = {"algorithm": kept["algorithm"], "policy": dict(self.policy.state_dict())}
+        found = {
+            group: {name: groups[group][name] for name, one in named.items() if one.data_ptr() in own}
+            for group, named in live.items()
+        }
+        mine = [i for i, one in enumerate(self._optimizers) if one.places & own]
+        moments = groups.get("optimizer", {})
+        found["optimizer"] = {name: array for name, array in moments.items() if name.partition(".")[0] in map(str, mine)}
+        return found
+
+    def _wait_for(self, version: int) -> None:
+        theirs = self._theirs
+        assert theirs is not None and self._link is not None
+        if theirs.version < version:
+            began = perf_counter()
+            self._link.wait(lambda: theirs.version >= version)
+            self._waited += perf_counter() - began
+
+
+def _places(held: Held) -> set[int]:
+    """Where the parameters and buffers of these lie."""
+    tensors: list[Tensor] = []
+    for one in held:
+        tensors += one.state_dict().values() if isinstance(one, nn.Module) else [one]
+    return {one.data_ptr() for one in tensors if one.numel()}

@@ -1,0 +1,177 @@
+"""The learner on two devices: the trainer's process trains the actor, a child of it the critics, each on a core of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from srl.api.batch import Feedback
+from srl.api.parts import InParts
+from srl.core.errors import RunError, SrlError, UserError
+from srl.core.load import dump
+from srl.core.machine import two_cores
+from srl.core.registry import dotted_path
+from srl.core.spec import to_plain
+from srl.core.threads import plan
+from srl.core.tree import Array
+from srl.learners.base import Groups, Task
+from srl.learners.config import SplitConfig
+from srl.learners.give import GIVEN, Given, record_of
+from srl.learners.shared import Line, Memory, bells
+from srl.learners.side import ACTOR, Side
+from srl.learners.slots import Slots
+
+_PATIENCE = 5.0
+"""Seconds for the other process to end by itself."""
+
+
+class SplitLearner(Side):
+    """The side of the actor, which publishes, saves, and gives the batches to the side of the critics."""
+
+    Config = SplitConfig
+
+    def __init__(self, task: Task, config: SplitConfig) -> None:
+        if not issubclass(task.algorithm, InParts):
+            raise _not_in_parts(task)
+        self.split = config
+        self._child: subprocess.Popen[bytes] | None = None
+        self._line: Line | None = None
+        self._memory: Memory | None = None
+        self._given: Given | None = None
+        self._affinity = os.sched_getaffinity(0)
+        super().__init__(task, ACTOR)
+        self._cores = two_cores() if config.pin else None
+        self._start()
+
+    def update(self, rows: Mapping[str, Any]) -> Feedback | None:
+        if self._given is None:
+            self._begin(rows)
+        assert self._given is not None and self._line is not None and self._theirs is not None
+        self._given.write(self.round, self.clock, rows)
+        self._line.ring()
+        return super().update(rows)
+
+    def metrics(self) -> dict[str, float]:
+        own = super().metrics()
+        if self._given is None:
+            return own
+        answer = self._ask({"type": "metrics"})
+        self.clock.steps = max(self.clock.steps, int(answer["steps"]))
+        return {**answer["metrics"], **own}
+
+    def state(self) -> tuple[Groups, dict[str, Any]]:
+        groups, state = super().state()
+        if self._given is not None:
+            self._wait_for(self.round)
+            for group, named in self._ask({"type": "state"})["groups"].items():
+                groups[group] |= named
+        return groups, state
+
+    def restore(self, groups: Mapping[str, Mapping[str, Array]], state: Mapping[str, Any]) -> None:
+        super().restore(groups, state)
+        if self._given is not None:
+            self._end()
+            self._start()
+
+    def close(self) -> None:
+        self._end()
+        super().close()
+
+    def _start(self) -> None:
+        """Start the other process: it imports what it needs while this one waits for its first batch."""
+        ours, theirs = socket.socketpair()
+        mine, other = bells()
+        command = [sys.executable, "-m", "srl.learners.critics", *map(str, (theirs.fileno(), other, mine, os.getpid()))]
+        with theirs:
+            self._child = subprocess.Popen(
+                command, pass_fds=(theirs.fileno(), mine, other), env={**os.environ, **plan(1)}, stdin=subprocess.DEVNULL
+            )
+        self._line = Line(ours, mine, other, self.other.name)
+        self._line.heard = self._heard
+        self._line.send({"type": "start", "path": sys.path})
+
+    def _begin(self, rows: Mapping[str, Any]) -> None:
+        """The first batch says how large batches are. Both sides begin with the state of this one."""
+        line = self._line
+        assert line is not None
+        if self._cores is not None:
+            os.sched_setaffinity(0, {self._cores[0]})
+        record, slots = record_of(rows), batches(self.split.lag)
+        shown = [one.numel() * one.element_size() for one in (*self.shown, *self.seen)]
+        sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for _, dtype, shape in record]
+        memory = self._memory = Memory.create([*shown, *shown, *sizes * slots])
+        groups, state = super().state()
+        task = {
+            "algorithm": dotted_path(self.task.algorithm), "config": dump(self.task.config),
+            "policy": dotted_path(self.task.policy), "policy_config": dump(self.task.policy_config),
+            "spec": to_plain(self.task.spec), "shape": to_plain(self.task.shape), "seed": self.task.seed,
+        }  # fmt: skip
+        line.send({
+            "type": "begin", "task": task, "groups": groups, "state": state, "record": record, "lag": self.split.lag,
+            "core": None if self._cores is None else self._cores[1],
+            "memory": [f"/proc/{os.getpid()}/fd/{memory.descriptor}", memory.size],
+        })  # fmt: skip
+        mine, theirs, given = places(memory, self.shown, self.seen, record, slots)
+        self._given = given
+        self._ask(None)  # it has mapped the memory
+        memory.close()
+        self.connect(line, mine, theirs, lag=self.split.lag)
+
+    def _ask(self, message: Mapping[str, Any] | None) -> dict[str, Any]:
+        assert self._line is not None
+        if message is not None:
+            self._line.send(message)
+            self._line.ring()
+        answer = self._line.receive()
+        if answer["type"] == "failed":
+            self._heard(answer)
+        return answer
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        """The other side says something unasked: that it has failed."""
+        if message["error"] is not None:
+            raise SrlError.from_data(message["error"])
+        raise RunError(f"the {self.other.name} failed: {message['headline']}", ("trace", message["trace"]), code="R01")
+
+    def _end(self) -> None:
+        child, line = self._child, self._line
+        self._child = self._line = self._given = self._link = self._mine = self._theirs = None
+        if line is not None:
+            line.close()  # it ends when nobody is at the other end
+        if child is not None:
+            try:
+                child.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        if self._memory is not None:
+            self._memory.close()
+        os.sched_setaffinity(0, self._affinity)
+
+
+def batches(lag: int) -> int:
+    """Places for batches: one that is given, those that the critics may be behind, and one whose rows are still observed."""
+    return lag + 3
+
+
+def places(memory: Memory, actor: Any, critics: Any, record: Any, slots: int) -> tuple[Slots, Slots, Given]:
+    """The same pieces in the same order on both sides: what the actor shows, what the critics show, and batches."""
+    words = memory.words
+    theirs = Slots(words[2:4], [memory.like(critics) for _ in range(2)])
+    mine = Slots(words[0:2], [memory.like(actor) for _ in range(2)])
+    return mine, theirs, Given(words[GIVEN:], [{path: memory.array(tuple(shape), kind) for path, kind, shape in record}
+                                               for _ in range(slots)])  # fmt: skip
+
+
+def _not_in_parts(task: Task) -> UserError:
+    return UserError(
+        f"algorithm {task.algorithm.__name__} cannot be split: it does not say its parts",
+        ("try", "learner=single, or sac, td3, ddpg; an algorithm of your own extends InParts (docs/extending.md)"),
+        code="E10",
+    )

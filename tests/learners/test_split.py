@@ -1,0 +1,128 @@
+"""A split learner is a single one with the same order of updates, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srl.algorithms.ddpg import DDPG
+from srl.algorithms.sac import SAC
+from srl.algorithms.td3 import TD3
+from srl.learners.config import SingleConfig, SplitConfig
+from srl.learners.single import SingleLearner
+from srl.learners.split import SplitLearner
+from tests.algorithms.slabs import make
+from tests.algorithms.transitions import learner, transitions
+from tests.errors import raises
+
+ALGORITHMS = (SAC, TD3, DDPG)
+SIMULTANEOUS = SplitConfig()
+
+
+@pytest.fixture
+def split() -> Iterator[Any]:
+    """Makes split learners, and ends them."""
+    made: list[SplitLearner] = []
+
+    def make(given: Any, config: SplitConfig = SIMULTANEOUS) -> SplitLearner:
+        made.append(SplitLearner(given, config))
+        return made[-1]
+
+    yield make
+    for one in made:
+        child = one._child
+        one.close()
+        assert child is None or child.returncode is not None
+
+
+def task(algorithm: Any, rows: int = 53, **config: Any) -> Any:
+    return learner(algorithm, rows=rows, policy={"normalize_obs": True}, **config).task
+
+
+def run(made: Any, updates: range, rows: int = 53) -> None:
+    for update in updates:
+        made.clock.updates, made.clock.env_steps, made.clock.progress = update, 10 * update, update / 300
+        made.update(transitions(update, rows))
+
+
+def check_equal(one: Any, other: Any) -> None:
+    """All that a checkpoint keeps."""
+    (wanted, told), (found, theirs) = one.state(), other.state()
+    assert told == theirs
+    assert wanted.keys() == found.keys()
+    for group, named in wanted.items():
+        assert named.keys() == found[group].keys()
+        for name, array in named.items():
+            if name != "torch_rng":
+                np.testing.assert_array_equal(found[group][name], array, err_msg=f"{group} {name}")
+
+
+@pytest.mark.parametrize("rows", [53, 200])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_simultaneous_sides_are_a_single_learner(algorithm: Any, rows: int, split: Any) -> None:
+    given = task(algorithm, rows, n_step=3)
+    single, both = SingleLearner(given, SingleConfig()), split(given)
+    run(single, range(200), rows)
+    run(both, range(200), rows)
+    check_equal(single, both)
+    shown = both.metrics()
+    assert single.metrics().items() <= shown.items()
+    assert {name: shown[name] for name in shown if "lag" in name or "version" in name} == {
+        f"{both.other.name}_lag": 0, "actor_lag": 0, "actor_version": 199, f"{both.other.name}_version": 199,
+    }  # fmt: skip
+
+
+def test_checkpoints_of_single_and_split_learners_are_the_same(split: Any) -> None:
+    given = task(TD3)
+    straight, first, second = SingleLearner(given, SingleConfig()), SingleLearner(given, SingleConfig()), split(given)
+    run(straight, range(9))
+    run(first, range(3))
+    run(second, range(2))  # of another life
+    groups, state = first.state()
+    second.restore(groups, json.loads(json.dumps(state)))
+    run(second, range(3, 6))
+    groups, state = second.state()
+    first.restore(groups, json.loads(json.dumps(state)))
+    run(first, range(6, 9))
+    check_equal(straight, first)
+
+
+def test_a_side_that_is_killed_ends_the_learner(split: Any) -> None:
+    made = split(task(DDPG))
+    run(made, range(2))
+    os.kill(made._child.pid, signal.SIGKILL)
+    with raises("R01", match="the process of the critic has died"):
+        run(made, range(2, 9))
+
+
+def test_an_error_of_the_critics_is_told_where_the_actor_learns(split: Any) -> None:
+    made = split(task(SAC))
+    run(made, range(2))
+    rows = transitions(3, 53)
+    rows["reward"][0, 5] = np.nan
+    made.update(rows)
+    with raises("R05", match="the loss is nan"):
+        run(made, range(3, 9))
+
+
+def test_the_process_of_the_critics_leaves_nothing_behind(split: Any) -> None:
+    made = split(task(DDPG))
+    run(made, range(2))
+    maps = Path(f"/proc/{made._child.pid}/maps").read_text()
+    assert "/memfd:srl-learner (deleted)" in maps and "/dev/shm" not in maps
+    assert os.sched_getaffinity(0) != os.sched_getaffinity(made._child.pid) or len(made._affinity) == 1
+    made.close()
+    assert os.sched_getaffinity(0) == made._affinity
+    made.close()
+
+
+def test_an_algorithm_without_parts_cannot_be_split() -> None:
+    with raises("E10", match="PPO cannot be split"):
+        SplitLearner(make().task, SIMULTANEOUS)
