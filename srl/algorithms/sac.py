@@ -54,7 +54,7 @@ class SAC(InParts):
         self.target_entropy = -float(policy.size) if config.target_entropy is None else config.target_entropy
         self.actor_adam = self.optimizer(policy, lr=config.lr, betas=config.betas, eps=1e-8)
         self.critic_adam = self.optimizer(self.critics, lr=config.lr, betas=config.betas, eps=1e-8)
-        self.temperature_adam = self.optimizer(self.log_temperature, lr=config.temperature_lr, eps=1e-8)
+        self.temperature_adam = self.optimizer(self.log_temperature, lr=config.temperature_lr, eps=1e-8, average=True)
 
     def parts(self) -> tuple[Part, Part]:
         critics = Part(

@@ -120,7 +120,8 @@ class Algorithm(nn.Module, ABC):
     ) -> Optimizer:
         """One optimizer of these parameters. `step(loss)`: backward, sum over ranks, clip to the norm `clip`, step.
 
-        `settings`: `eps` and `weight_decay`, of Adam `betas`, of RMSProp `alpha` and `momentum`.
+        `settings`: `eps` and `weight_decay`, of Adam `betas`, of RMSProp `alpha` and `momentum`. `average`: of a loss that is no
+        mean over rows, so that every rank computes all of it.
         """
         return self._make_optimizer(modules, lr=lr, clip=clip, kind=kind, **settings)
 

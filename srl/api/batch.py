@@ -12,6 +12,7 @@ from torch import Tensor
 
 from srl.api.minibatches import Cut, Pool, Rows, Sequences
 from srl.api.slab import Window
+from srl.core.errors import OthersLost
 from srl.core.seeds import number, word
 from srl.core.tree import Array, map_tree
 
@@ -32,18 +33,25 @@ class Feedback:
 
 
 class Ranks:
-    """The learners that train one policy together, each on its own rows: a process group of torch.distributed.
+    """The learners that train one policy together, each on its own rows, and each in a process of its own.
 
     Losses are means over the rows of all ranks and gradients are summed, so that ranks with few valid rows weigh less.
     All ranks make the same calls in the same order, or they deadlock.
     """
 
-    def __init__(self, group: Any = None) -> None:
-        self._group = group
+    def __init__(self, index: int, size: int) -> None:
+        self.index = index
+        """Of this one, 0 to `size - 1`."""
+        self.size = size
+        self.groups: dict[str, Any] = {}
+        """Kind of a device -> process group of torch.distributed, once the ranks have met."""
 
     def total(self, x: Tensor) -> Tensor:
-        """The sum over all ranks, the same on each; written into `x`."""
-        torch.distributed.all_reduce(x, group=self._group)
+        """The sum over all ranks, the same on each; written into `x`. OthersLost if one of them is gone."""
+        try:
+            self.groups[x.device.type].allreduce([x]).wait()
+        except RuntimeError as error:
+            raise OthersLost("another trainer of this policy cannot be reached", ("because", str(error))) from error
         return x
 
 
@@ -213,7 +221,7 @@ class Batch:
         return torch.randn(*self.lead[1:], *sizes, generator=generator).to(self.valid.device)
 
     def minibatches(self, rows: int, epochs: int = 1, window: Window = ROWS) -> Iterator[Batch]:
-        """Minibatches of at most `rows` rows, shuffled anew each epoch, as even as can be, `[1, M, ...]`.
+        """Minibatches of at most `rows` rows of all ranks, shuffled anew each epoch, as even as can be, `[1, M, ...]`.
 
         Rows that are not valid are left out. Rows with memory, and windows of several rows, are sequences,
         `[window.rows, M / length, ...]`, that start where memory was recorded; rows that are not to be trained are not
@@ -223,6 +231,8 @@ class Batch:
         cutter = Rows(self) if single else Sequences(self, window)
         generator = self.rng("minibatches")
         between = self.origin.between
+        if self.origin.ranks is not None:
+            rows = max(rows // self.origin.ranks.size, 1)
         for epoch in range(epochs):
             for cut in cutter.epoch(max(rows // cutter.rows_each, 1), generator):
                 self.passed += cutter.rows_each * cut.gather.leads[cut.place][1]

@@ -129,7 +129,7 @@ class Controller:
             folder=str(self._folder.path) if self._folder else None,
             resume=str(self._resume) if self._resume else None,
         )
-        member.phase, member.ends, member.failure = "starting", (), None
+        member.phase, member.ends, member.failure, member.doomed = "starting", (), None, False
 
     def _advance(self) -> None:
         """Attach and build new processes once all are bound; let them run once all are ready."""
@@ -199,7 +199,11 @@ class Controller:
         message = {**message, "rss": max(message["rss"], self.totals.rss(member.name))}
         observers = {} if counted else self._members.observers(member)
         self.totals.forget(member.name, [one.name for one in member.workers], member.ends, observers)
-        if spared and was != "gone" and (message["code"] != 0 or self._ending is None):
+        if member.doomed:
+            self._detach(member)
+            if self._ending is None:
+                self._spawn(member)
+        elif spared and was != "gone" and (message["code"] != 0 or self._ending is None):
             self._detach(member)
             failure = self._failures.left(member, message)
             self.log.event("died", process=member.name, code=message["code"], how=failure.how, restart=False)
@@ -216,10 +220,24 @@ class Controller:
             if ending is not None:
                 self._end(ending)
                 return
-            member.renew()
-            self.log.restarted(member.owner.incarnation)
-            self.log.event("note", text=f"{failure.worker} {failure.how}: restarting it ({failure.cause})")
-            self._spawn(member)
+            others = self._restart(member)
+            beside = f" and {', '.join(one.name for one in others)}" if others else ""
+            self.log.event("note", text=f"{failure.worker} {failure.how}: restarting it{beside} ({failure.cause})")
+
+    def _restart(self, member: Member) -> list[Member]:
+        """Start a process again that has ended; those that must start together with it once they have ended too."""
+        gang = self._members.gang(member)
+        incarnation = 1 + max(one.owner.incarnation for one in gang)
+        others = [one for one in gang if one is not member]
+        for one in gang:
+            one.renew(incarnation)
+        for one in others:
+            if not one.doomed and one.phase != "gone":
+                self._send(one, "kill")
+                one.doomed, one.phase = True, "starting"
+        self.log.restarted(incarnation)
+        self._spawn(member)
+        return others
 
     def _on_lost(self, message: Message) -> None:
         """The host of this process cannot be reached: treat it as the death of the process, without a log."""

@@ -27,6 +27,8 @@ class Member:
     ends: tuple[BoundEnd, ...] = ()
     failure: Message | None = None
     """The `failed` message that came before its exit."""
+    doomed: bool = False
+    """Killed because it must start again together with another process."""
 
     @property
     def owner(self) -> WorkerId:
@@ -38,9 +40,9 @@ class Member:
         """Whether it consumes samples or publishes parameters, so that it may have something to save."""
         return any(end.side in ("consumer", "publisher") for end in self.ends)
 
-    def renew(self) -> None:
-        """Make its workers those of the next incarnation."""
-        self.workers = tuple(replace(worker, incarnation=worker.incarnation + 1) for worker in self.workers)
+    def renew(self, incarnation: int) -> None:
+        """Make its workers those of this incarnation."""
+        self.workers = tuple(replace(worker, incarnation=incarnation) for worker in self.workers)
 
 
 class Members(dict[str, Member]):
@@ -79,6 +81,12 @@ class Members(dict[str, Member]):
     def alive(self) -> list[Member]:
         """The processes that have not ended."""
         return [member for member in self.values() if member.phase != "gone"]
+
+    def gang(self, member: Member) -> list[Member]:
+        """The processes that start again when this one does: itself, and those of workers that do one thing together."""
+        nodes = {worker.node for worker in member.workers}
+        gangs = {name for name in nodes if self._graph.node(name).kind.gang}
+        return [one for one in self.values() if one is member or any(worker.node in gangs for worker in one.workers)]
 
     def new_connections(self, new: Collection[Member], vias: Mapping[str, str]) -> dict[str, Peers]:
         """Process -> what it attaches: the new ends to all others, and all others to the new ones."""

@@ -5,7 +5,8 @@ SrlError                 exit 3
 │   ├── SettingError     E03  a class that checks its own settings names one of them
 │   └── NotImportable    E07  a name or path that does not lead to the same class in every process
 ├── RunError             R.., exit 3 (R02: exit 4): a run that started and failed
-│   └── CannotWrite      R04
+│   ├── CannotWrite      R04
+│   └── OthersLost       R06
 └── WireError            W.., exit 3: what a peer sent cannot be accepted
     └── HostileFrame     W02
 
@@ -48,6 +49,7 @@ CODES = {
     "R03": "every worker of a process waits for another one of them",
     "R04": "a file of the run cannot be written",
     "R05": "a loss, a gradient or a parameter is not finite",
+    "R06": "another trainer of the same policy cannot be reached",
     "W00": "what a peer sent cannot be accepted",
     "W01": "two ends of a stream disagree about its arrays",
     "W02": "a frame that is truncated, oversized or not of the agreed form",
@@ -114,7 +116,7 @@ class SrlError(Exception):
         """The inverse of `to_data`, of the class that its code stands for."""
         code = str(data["code"])
         families: dict[str, type[SrlError]] = {one.CODE[0]: one for one in (RunError, WireError)}
-        own: dict[str, type[SrlError]] = {one.CODE: one for one in (NotImportable, CannotWrite, HostileFrame)}
+        own: dict[str, type[SrlError]] = {one.CODE: one for one in (NotImportable, CannotWrite, OthersLost, HostileFrame)}
         kind = own.get(code) or (UserError if data["exit"] == UserError.EXIT else families.get(code[:1], SrlError))
         facts = [(str(label), str(text)) for label, text in data["facts"]]
         return kind(str(data["headline"]), *facts, code=code, path=None if data["path"] is None else tuple(data["path"]))
@@ -164,6 +166,12 @@ class CannotWrite(RunError):
     """A file of a run cannot be written: the disk is full, the folder is gone."""
 
     CODE = "R04"
+
+
+class OthersLost(RunError):
+    """Another trainer of the same policy cannot be reached."""
+
+    CODE = "R06"
 
 
 class WireError(SrlError):

@@ -196,9 +196,10 @@ def _stream(graph: Graph, stream: Stream) -> None:
             ("try", "route: fair"),
         )
     publishers = [node for node, _, side in ends if side == "publisher"]
-    if sum(node.count for node in publishers) > 1:
+    number = sum(1 if kind.first else node.count for node, kind in kinds if kind.side == "publisher")
+    if number > 1:
         raise _wrong(
-            f"stream '{stream.name}' has {sum(node.count for node in publishers)} publishers",
+            f"stream '{stream.name}' has {number} publishers",
             path,
             ("connected", ", ".join(f"'{node.name}' x {node.count}" for node in publishers)),
             ("expected", "one trainer for each policy"),

@@ -17,6 +17,7 @@ from srl.graph.by_hand import by_hand
 from srl.graph.check import near
 from srl.graph.layouts import REMOTE, TOGETHER, Sizes
 from srl.graph.opponents import add_opponents
+from srl.graph.ranks import check_together, most_ranks, ranks_of
 from srl.graph.spec import Graph, Node, Stream
 from srl.graph.workers import with_workers
 
@@ -78,6 +79,7 @@ def _lay_out(experiment: Experiment, machine: Machine, replayed: tuple[str, ...]
         )
     layout = REGISTRIES["layout"].resolve(name)
     together = layout in TOGETHER
+    check_together(experiment, name, together=together)
     envs, steps = replays.sampled(experiment, together=together)
     experiment = replace(experiment, sampling=replace(experiment.sampling, envs=envs, steps=steps))
     sizes = replace(_sizes(experiment, machine, remote=layout in REMOTE, together=together), replayed=replayed)
@@ -118,7 +120,9 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
     else:
         wish = 1 if together else max(1, machine.cores - (1 if remote and machine.cores > 2 else 0))
         wish = max(wish, experiment.replay.shards if experiment.replay else 1)
-        workers = next((n for n in range(wish, 0, -1) if envs % (n * groups) == 0), 1)
+        ranks = most_ranks(experiment)  # each of several trainers of a policy has actors of its own
+        wish = -(-wish // ranks) * ranks
+        workers = next((n for n in range(wish, 0, -ranks) if envs % (n * groups) == 0), ranks)
     if envs % (parts := workers * groups):
         below, above = envs // parts * parts, -(-envs // parts) * parts
         raise UserError(
@@ -128,6 +132,7 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
             path=("sampling", "envs"),
         )
     staleness = experiment.staleness.max
+    ranks_by_policy = {name: ranks_of(experiment, name) for name in experiment.learning}
     device = experiment.device if experiment.device != "auto" else "cuda" if machine.gpus else "cpu"
     named = {name: entry.algorithm.use for name, entry in experiment.entries().items() if entry.algorithm is not None}
     return Sizes(
@@ -139,7 +144,10 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
         device=device,
         entries=tuple(experiment.entries()),
         learning=experiment.learning,
-        in_parts=tuple(name for name, use in named.items() if use in IN_PARTS) if machine.cores > 1 and device == "cpu" else (),
+        in_parts=tuple(name for name, use in named.items() if use in IN_PARTS and ranks_by_policy[name] == 1)
+        if machine.cores > 1 and device == "cpu"
+        else (),
+        ranks=ranks_by_policy,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from srl.config.experiment import Experiment
 from srl.core.errors import UserError
 from srl.graph.builder import GraphBuilder
+from srl.graph.ranks import share
 from srl.graph.spec import Node
 
 
@@ -30,6 +31,8 @@ class Sizes:
     """Those whose batches a replay draws."""
     in_parts: tuple[str, ...] = ()
     """Those whose trainers use two threads."""
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    """Trainers of each policy that is trained, which train it together."""
 
     @property
     def per_group(self) -> int:
@@ -144,8 +147,9 @@ class _Layout:
     def trainers(self, *names: str, **settings: Any) -> None:
         """With their replays inside them: these come first, so that inline a batch is drawn right before it trains."""
         for name in names:
-            title = _name("trainer", name, self._sizes.learning)
-            drawn = self._replays(name, settings.get("inside", title)) if name in self._sizes.replayed else self._slabs(name)
+            title, ranks = _name("trainer", name, self._sizes.learning), self._sizes.ranks.get(name, 1)
+            home = settings.get("inside", title)
+            drawn = self._replays(name, home, ranks) if name in self._sizes.replayed else self._slabs(name)
             self.graph.node(
                 "trainer",
                 title,
@@ -154,6 +158,7 @@ class _Layout:
                 device=self._sizes.device,
                 **drawn,
                 threads=2 if name in self._sizes.in_parts else 1,
+                count=ranks,
                 **settings,
             )
 
@@ -163,8 +168,8 @@ class _Layout:
         slabs = sizes.slabs + (opponents.groups if opponents else 0)
         return {"samples": self._samples[name], "slabs": slabs, "staleness": sizes.staleness}
 
-    def _replays(self, name: str, home: str) -> dict[str, Any]:
-        """The replays of one policy, and the arguments of its trainer."""
+    def _replays(self, name: str, home: str, ranks: int) -> dict[str, Any]:
+        """The replays of one policy, and the arguments of its trainer. Each of several trainers has its own."""
         sizes, replay = self._sizes, self._experiment.replay
         assert replay is not None
         batches, kind = self.graph.sample(name, f"batches.{name}"), _name("replay", name, sizes.replayed)
@@ -179,10 +184,11 @@ class _Layout:
                 source=self._samples[name],
                 sink=batches,
                 feedback=feedback[title],
+                count=ranks,
                 size=-(-replay.size // replay.shards),
                 warmup=-(-int(replay.warmup) // replay.shards),
                 ahead=-(-int(replay.ahead) // replay.shards),
-                batch=replay.batch,
+                batch=share(self._experiment, name, replay.batch),
                 updates_per_step=replay.updates_per_step,
                 alpha=replay.alpha,
                 beta=replay.beta.to_plain(),

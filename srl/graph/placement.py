@@ -50,13 +50,16 @@ def members(graph: Graph, stream: str) -> Iterator[tuple[Node, str, str]]:
 
 
 def feeds(graph: Graph, stream: str) -> dict[tuple[str, int], list[tuple[str, int]]]:
-    """Consumer of a sample stream -> its producers, each as (node, index): all of them, or its share if its port is pinned."""
+    """Consumer of a sample stream -> its producers, each as (node, index): all of them, or its share if its port is
+    pinned, or divided among several workers."""
     sides: dict[str, list[tuple[str, int]]] = {"producer": [], "consumer": []}
-    pinned = False
+    pinned = divided = False
     for node, port, side in members(graph, stream):
         sides[side] += [(node.name, index) for index in range(node.count)]
-        pinned |= node.port(port).pinned
+        kind = node.port(port)
+        pinned, divided = pinned or kind.pinned, divided or (kind.divided and node.count > 1)
     producers, consumers = sides["producer"], sides["consumer"]
+    pinned |= divided and len(producers) >= len(consumers)
     return {one: producers[at :: len(consumers)] if pinned else producers for at, one in enumerate(consumers)}
 
 
@@ -68,21 +71,27 @@ def processes(graph: Graph, node: Node) -> set[tuple[str, int]]:
 def processes_by_side(graph: Graph, stream: str) -> dict[str, set[tuple[str, int]]]:
     """Side of the stream -> the processes that its workers live in."""
     sides: dict[str, set[tuple[str, int]]] = {}
-    for node, _, side in members(graph, stream):
-        sides.setdefault(side, set()).update(processes(graph, node))
+    for node, port, side in members(graph, stream):
+        joined = {owner(graph, node, 0)} if node.port(port).first else processes(graph, node)
+        sides.setdefault(side, set()).update(joined)
     return sides
 
 
 def via_of(graph: Graph, stream: Stream) -> str:
     """What `auto` means: inproc where every end finds its peers in its own process, else shared memory.
 
-    A question may be answered by any server: one in each client's process is enough. Samples and parameters
-    go to and from everybody, so all ends must share one process.
+    A question may be answered by any server: one in each client's process is enough. Parameters
+    go to everybody, so all ends must share one process.
     """
     if graph.mode == "inline":
         return "inproc"
     if stream.via != "auto":
         return stream.via
+    if stream.kind == "sample":
+        fed = feeds(graph, stream.name).items()
+        pairs = [(one, other) for one, others in fed for other in others]
+        homes = [tuple(owner(graph, graph.node(name), index) for name, index in pair) for pair in pairs]
+        return "inproc" if homes and all(home == other for home, other in homes) else "shm"
     first, *others = processes_by_side(graph, stream.name).values()
     together = all(other == first for other in others) and (stream.kind == "infer" or len(first) == 1)
     return "inproc" if together else "shm"

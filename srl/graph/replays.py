@@ -9,6 +9,7 @@ from dataclasses import replace
 from srl.config.experiment import Experiment, Replay, Sampling
 from srl.core.errors import UserError
 from srl.core.registry import BUILTIN, OFF_POLICY
+from srl.graph.ranks import most_ranks
 
 _WARMUP, _PART = 5_000, 20
 """Env steps of the warm-up, and at most this part of a run."""
@@ -54,7 +55,7 @@ def sampled(experiment: Experiment, *, together: bool) -> tuple[int, int]:
     if replay is None:
         return envs or 16, steps or 128
     parts = [number for number in (sampling.workers, sampling.groups) if number != "auto"]
-    envs = envs or max(math.prod(parts), replay.shards)
+    envs = envs or max(math.prod(parts), replay.shards * most_ranks(experiment))
     apart = min(_LONGEST, max(_SHORTEST, math.ceil(_ROUND / (replay.updates_per_step * envs))))
     return envs, steps or (1 if together else apart)
 

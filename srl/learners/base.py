@@ -12,6 +12,7 @@ from srl.core.tree import Array
 
 if TYPE_CHECKING:  # torch: trainers are looked at where nothing is learned
     from srl.api.algorithm import Algorithm, Clock, Feedback, NeuralPolicy
+    from srl.api.batch import Ranks
 
 Groups: TypeAlias = "dict[str, dict[str, Array]]"
 """The arrays of a checkpoint: group -> name -> array. Those of the policy are the group `policy`."""
@@ -36,10 +37,15 @@ class Task:
     """Initial weights of the policy; layers that are not included keep their random initialization."""
     between: Callable[[], None] | None = None
     """Called between two minibatches: the trainer reads its messages then."""
+    ranks: Ranks | None = None
+    """The learners that train the policy together; None: this one alone. They have not met yet when a learner is made."""
 
 
 class Learner(Protocol):
-    """A class with `__init__(task, config)`, and `Config` if it has settings. The trainer sets `clock` before every update."""
+    """A class with `__init__(task, config)`, and `Config` if it has settings. The trainer sets `clock` before every update.
+
+    `knows_ranks = True` if several may train one policy together (`Task.ranks`).
+    """
 
     clock: Clock
 

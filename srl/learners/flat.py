@@ -31,6 +31,7 @@ class FlatOptimizer(ABC):
         eps: float,
         weight_decay: float = 0.0,
         ranks: Ranks | None = None,
+        average: bool = False,
     ) -> None:
         self.schedule = lr if isinstance(lr, Schedule) else Schedule(lr)
         self.clip = clip
@@ -40,6 +41,7 @@ class FlatOptimizer(ABC):
         self._clock = clock
         self._taken = 0
         self._ranks = ranks
+        self._share = 1.0 / ranks.size if ranks is not None and average else 1.0
         flat = flatten(parameters)
         if flat is not None:
             self.values, self.grads = [flat[0]], [flat[1]]
@@ -84,7 +86,7 @@ class FlatOptimizer(ABC):
         loss = self._loss
         if self._ranks is not None:
             for grad in self.grads:
-                self._ranks.total(grad)
+                self._ranks.total(grad.mul_(self._share) if self._share < 1.0 else grad)
         norms = [torch.linalg.vector_norm(grad) for grad in self.grads]
         self.norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
         if not math.isfinite(norm := float(self.norm)):

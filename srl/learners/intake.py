@@ -36,7 +36,8 @@ class Intake:
         self.shape = shape
         self.device = device
         self.joint = joint
-        self._origin = Origin(seed, 0, shape.memory_every, Pool(), ranks, between)
+        own = seed if ranks is None else seed ^ ranks.index << 32  # each rank shuffles its rows in another way
+        self._origin = Origin(own, 0, shape.memory_every, Pool(), ranks, between)
         self._known: dict[int, tuple[Mapping[str, Any], dict[str, Any]]] = {}
         """Rows that lie in the same memory for every batch, and the tensors that look at it."""
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from srl.api.algorithm import Clock, Feedback, Metrics, Optimizer
-from srl.api.batch import Batch, Ranks
+from srl.api.batch import Batch
 from srl.api.neural import check_fit
 from srl.api.parts import InParts
 from srl.core.errors import UserError
@@ -31,14 +31,15 @@ class SingleLearner:
     """Drives one algorithm. The trainer sets `clock` before it calls `update`."""
 
     Config: type = SingleConfig
+    knows_ranks = True
 
-    def __init__(self, task: Task, config: Any = None, ranks: Ranks | None = None) -> None:
+    def __init__(self, task: Task, config: Any = None) -> None:
         keep_freed_memory()
         if task.threads != torch.get_num_threads():
             torch.set_num_threads(task.threads)
         self.task = task
         self.config = config
-        self.ranks = ranks
+        self.ranks = ranks = task.ranks
         self.device = torch.device(task.device)
         self.clock = Clock()
         self._optimizers: list[FlatOptimizer] = []
@@ -56,6 +57,7 @@ class SingleLearner:
         if isinstance(self.algorithm, InParts) and config is not None:
             self.algorithm.order = config.order
         self.algorithm.setup()
+        self._vary()
         self._saved = Saved(self.algorithm)
         needs = task.algorithm.needs(task.config, task.spec)
         self.intake = Intake(task.shape, self.device, task.seed, joint=needs.joint, ranks=ranks, between=task.between)
@@ -129,6 +131,7 @@ class SingleLearner:
             algorithm, {name: one for name, one in optimizer.items() if name not in own}, state.get("numbers", {})
         )
         torch.set_rng_state(torch.from_numpy(np.array(rng, np.uint8)))
+        self._vary(int(state["clock"]["updates"]) + 1)
         self.clock.env_steps = int(state["clock"]["env_steps"])
         self.clock.updates = int(state["clock"]["updates"])
         self.clock.progress = float(state["clock"]["progress"])
@@ -136,6 +139,11 @@ class SingleLearner:
     def close(self) -> None:
         """End the threads."""
         self._together.close()
+
+    def _vary(self, time: int = 0) -> None:
+        """Ranks begin with the same weights, and draw different noise from now on."""
+        if self.ranks is not None and self.ranks.index:
+            torch.manual_seed(int(generator(self.task.seed, "rank", self.ranks.index, time).integers(2**63)))
 
     def _make_optimizer(self, modules: tuple[nn.Module | Tensor, ...], *, kind: str, **settings: Any) -> Optimizer:
         """Over the parameters of the modules, each once."""

@@ -28,6 +28,10 @@ class Port:
     optional: bool = False
     pinned: bool = False
     """Of a sample consumer: a producer's slabs all go to one of several consumers, in order."""
+    divided: bool = False
+    """Of a sample consumer: pinned, where its node has several workers."""
+    first: bool = False
+    """Only worker 0 of a node joins the stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class Context:
     inline: bool = False
     deliver: Callable[[], int] | None = None
     """Hand over to the ends what other processes sent: for workers whose `poll` takes long. None inline."""
+    watch: Callable[[int, Callable[[], Any]], None] | None = None
+    """Call the second whenever the first, a descriptor, is readable. None inline."""
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("srl"))
 
     @property
@@ -70,6 +76,8 @@ class Worker(ABC):
     """Priority of its process where there are more processes than cores. A trainer has 0: credits bound the workers that feed it,
     so that these may yield to it."""
 
+    gang: ClassVar[bool] = False
+    """Several workers of one node do one thing together: if one is restarted, all are."""
     drains: ClassVar[bool] = True
     """The end of a run waits until it has drained; False: it has nothing to finish, and no time for it on a busy machine."""
     slow: ClassVar[bool] = False

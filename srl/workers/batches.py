@@ -26,6 +26,8 @@ class BatchSource(Protocol):
 
     env_steps: int
     """The run's clock of env steps, as this source counts it."""
+    brings: int
+    """By how much the batch that was taken last moves it. Where several trainers train together, they agree on the sum."""
 
     def request(self, updates: int) -> int:
         """Request what the next updates need; how many requests were made."""
@@ -40,7 +42,11 @@ class BatchSource(Protocol):
         ...
 
     def done(self, feedback: Feedback | None) -> None:
-        """The batch was trained on: its memory may be used again, the clock moves, and feedback finds its rows by id."""
+        """The batch was trained on: its memory may be used again, the clock moves by `brings`, and feedback finds its rows."""
+        ...
+
+    def drop(self) -> None:
+        """The batch that was taken last is not trained on: the run ends."""
         ...
 
     def count(self, rows: Rows, reading: Reading, policy: str) -> None:
@@ -67,7 +73,7 @@ class OnPolicy:
     """
 
     def __init__(self, samples: SampleConsumer, record: Any, *, slabs: int, staleness: int, epoch: int) -> None:
-        self.env_steps = 0
+        self.env_steps = self.brings = 0
         self.lag = np.zeros(slabs, np.int64)
         """Updates between the policy that recorded each slab of the batch that was taken last, and the one it trains."""
         self._samples = samples
@@ -98,12 +104,16 @@ class OnPolicy:
             return None
         self._taken = updates % len(self._batches)
         self.lag = updates - self._versions[self._taken]
+        valid, fresh = self._batches[self._taken]["valid"], ~self._reused[self._taken]
+        lived = valid[:, :, 0] if valid.shape[2] == 1 else valid.any(axis=2)
+        self.brings = int(np.count_nonzero(lived.reshape(len(lived), self._slabs, -1)[:, fresh]))
         return cast(Rows, self._batches[self._taken])
 
     def done(self, feedback: Feedback | None) -> None:
-        valid, fresh = self._batches[self._taken]["valid"], ~self._reused[self._taken]
-        lived = valid[:, :, 0] if valid.shape[2] == 1 else valid.any(axis=2)
-        self.env_steps += int(np.count_nonzero(lived.reshape(len(lived), self._slabs, -1)[:, fresh]))
+        self.env_steps += self.brings
+
+    def drop(self) -> None:
+        pass
 
     def count(self, rows: Rows, reading: Reading, policy: str) -> None:
         trained = float(np.count_nonzero(rows["valid"]))

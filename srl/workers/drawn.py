@@ -28,7 +28,7 @@ class Drawn:
         self, samples: SampleConsumer, feedback: Mapping[str, SampleProducer], *, prefetch: int, inline: bool, stays: bool = True
     ) -> None:
         """`stays`: batches lie in the same few places, and not in the bytes of messages."""
-        self.env_steps = 0
+        self.env_steps = self.brings = 0
         self._samples = samples
         self._feedback = feedback
         """Node of a replay -> what takes its feedback; the only one is ``""``."""
@@ -56,20 +56,27 @@ class Drawn:
 
     def take(self, updates: int) -> Rows | None:
         loan = self._loan = self._samples.get()
-        return None if loan is None else self._rows(loan.tree)
+        if loan is None:
+            return None
+        who, inserted = self._inserted(loan)
+        self.brings = inserted - self._seen.get(who, 0)
+        return self._rows(loan.tree)
 
     def done(self, feedback: Feedback | None) -> None:
         loan, self._loan = self._loan, None
         assert loan is not None
-        tree = cast("dict[str, Any]", loan.tree)
-        who = loan.producer if self._inline else f"{loan.producer} {loan.peer.source}"
-        inserted = int(tree["env_steps"][0])
-        self.env_steps += inserted - self._seen.get(who, 0)
+        who, inserted = self._inserted(loan)
         self._seen[who] = inserted
+        self.env_steps += self.brings
         if feedback is not None:
             self._give(loan, feedback)
         loan.release()
         self._finished += 1
+
+    def drop(self) -> None:
+        loan, self._loan = self._loan, None
+        assert loan is not None
+        loan.discard("stop")
 
     def count(self, rows: Rows, reading: Reading, policy: str) -> None:
         reading.count("sampled_rows", rows["ids"].size)
@@ -90,6 +97,11 @@ class Drawn:
         self._requested += updates - self._finished
         self._finished = updates
         self._seen = {who: int(steps) for who, steps in state.get("replays", {}).items()}
+
+    def _inserted(self, loan: Loan) -> tuple[str, int]:
+        """Which process of a replay drew this batch, and the env steps that had come into it."""
+        who = loan.producer if self._inline else f"{loan.producer} {loan.peer.source}"
+        return who, int(cast("dict[str, Any]", loan.tree)["env_steps"][0])
 
     def _rows(self, tree: Tree) -> Rows:
         """The batch as arrays that may be written to: the learner makes tensors of them, once for each place in memory."""

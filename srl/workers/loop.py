@@ -55,7 +55,7 @@ class WorkerLoop:
         self._unsaved = True
         for worker_id in self._ids:
             self.at_fault = worker_id.name
-            self._ends[worker_id.name] = self._open_ends(worker_id.name)
+            self._ends[worker_id.name] = self._open_ends(worker_id.name, worker_id.index)
 
     @property
     def nice(self) -> int:
@@ -111,6 +111,7 @@ class WorkerLoop:
                 resume=self._resume,
                 inline=self._inline,
                 deliver=None if self._inline else self.wakeup.deliver,
+                watch=None if self._inline else self.wakeup.watch,
             )
             self.workers[worker_id.name] = node.kind(node.loaded, self._ends[worker_id.name], context)
             self._busy[worker_id.name] = 0.0
@@ -229,7 +230,7 @@ class WorkerLoop:
             if states:
                 self._barriers = int(states["host/barriers"])
 
-    def _open_ends(self, worker: str) -> dict[str, End]:
+    def _open_ends(self, worker: str, index: int) -> dict[str, End]:
         node = self._nodes[worker]
         args = node.loaded
         return {
@@ -242,6 +243,7 @@ class WorkerLoop:
                 **node.kind.sizes(args, port, self._graph),
             )
             for port, stream in node.ports.items()
+            if index == 0 or not node.port(port).first
         }
 
 

@@ -58,7 +58,7 @@ class ReplayWorker(Resumable, Worker):
     ports = {
         "source": Port("sample", "consumer", pinned=True),
         "sink": Port("sample", "producer"),
-        "feedback": Port("sample", "consumer", optional=True),
+        "feedback": Port("sample", "consumer", optional=True, divided=True),
     }
     Args = ReplayArgs
     nice = 0
@@ -81,7 +81,8 @@ class ReplayWorker(Resumable, Worker):
         self._per_slab = envs * self._agents
         self._slab_steps = steps * envs
         ahead = max(-(-args.ahead // parts), self._slab_steps)
-        self.limiter = Limiter(updates_per_step=args.updates_per_step, warmup=-(-args.warmup // parts), ahead=ahead)
+        rate = args.updates_per_step * _ranks(context.graph, context.node)
+        self.limiter = Limiter(updates_per_step=rate, warmup=-(-args.warmup // parts), ahead=ahead)
         self._in_turn = ahead == self._slab_steps
         """Actors take the next steps once all updates of the last ones are done."""
         self._under_way = 0
@@ -302,6 +303,11 @@ def _settings(args: ReplayArgs, node: Node, graph: Graph, derived: Derived) -> d
         "alpha": args.alpha if info.replay.prioritised else None,
         "history": args.history,
     }
+
+
+def _ranks(graph: Graph, node: Node) -> int:
+    """Trainers that train together, each on a batch for every update: one of these workers has the rows of one of them."""
+    return max((one.count for one, _, side in members(graph, node.ports["sink"]) if side == "consumer"), default=1)
 
 
 def _groups(graph: Graph, node: Node) -> int:

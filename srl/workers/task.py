@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,8 +22,11 @@ from srl.store.weights import starting_weights
 from srl.workers.base import Context
 from srl.workers.batches import Rows
 
+if TYPE_CHECKING:  # torch: a trainer is looked at where nothing is learned
+    from srl.api.batch import Ranks
 
-def task_of(context: Context, name: str, slabs: int, between: Callable[[], None]) -> Task:
+
+def task_of(context: Context, name: str, slabs: int, between: Callable[[], None], ranks: Ranks | None = None) -> Task:
     """The task of the learner of this policy."""
     graph, info = context.graph, context.derived.policies[name]
     entry = graph.policies[name]
@@ -42,11 +45,18 @@ def task_of(context: Context, name: str, slabs: int, between: Callable[[], None]
         spec=info.spec,
         shape=SlabShape(steps=steps, envs=envs * slabs, agents=agents, memory_every=every),
         seed=graph.seed ^ (0 if len(graph.policies) == 1 else word(name)),
-        device=context.node.device,
+        device=device_of(context),
         threads=context.node.threads,
         weights=starting_weights(graph.policies, name, own=(context.folder, context.resume)),
         between=between,
+        ranks=ranks,
     )
+
+
+def device_of(context: Context) -> str:
+    """Of this worker: where several have `cuda`, each has a GPU of its own."""
+    node = context.node
+    return f"cuda:{context.index}" if node.device == "cuda" and node.count > 1 else node.device
 
 
 class Progress:
@@ -57,6 +67,8 @@ class Progress:
         self._started: float | None = None
         self.before = 0.0
         """Seconds of earlier sessions: each may last `stop.seconds`."""
+        self.agreed: float | None = None
+        """Seconds that all trainers of the policy go by, if there are several."""
 
     def start(self) -> None:
         """The first poll. Without `stop.seconds` no clock is read: inline runs repeat."""
@@ -80,7 +92,10 @@ class Progress:
     def at(self, env_steps: int, updates: int) -> float:
         """Towards all of them."""
         counted = self.counted(env_steps, updates)
-        return max(counted, min(1.0, self.seconds / (self.before + self._stop.seconds))) if self._stop.seconds else counted
+        if not self._stop.seconds:
+            return counted
+        seconds = self.seconds if self.agreed is None else self.agreed
+        return max(counted, min(1.0, seconds / (self.before + self._stop.seconds)))
 
 
 def explained(error: RunError, rows: Rows, folder: Path | None, policy: str, updates: int, env_steps: int) -> RunError:

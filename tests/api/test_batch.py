@@ -84,7 +84,7 @@ def test_gradients_of_ranks_add_up_to_those_of_one_batch() -> None:
     whole, parts = torch.zeros(()), []
     for rows in (30, 8):
         batch = Batch.of(reward=torch.arange(float(rows))[None])
-        batch.origin = Origin(ranks=Both())
+        batch.origin = Origin(ranks=Both(0, 2))
         parts.append(torch.autograd.grad(batch.mean(weight * batch.reward), weight)[0])
         whole = whole + batch.reward.sum()
     torch.testing.assert_close(sum(parts), whole / 38.0)

@@ -47,6 +47,7 @@ def put(path, value):
     return change
 
 
+SECOND = {"worker": "trainer", "args": {"slabs": 2}, "ports": {"samples": "samples.main", "params": "params.main"}}
 REFUSED = [
     (put("nodes/trainer/ports/smaples", "samples.main"), "E10", "nodes.trainer.ports.smaples", "did you mean: samples?"),
     (put("nodes/trainer/ports/samples", None), "E10", "nodes.trainer", "port 'samples' of 'trainer' is not connected"),
@@ -61,7 +62,7 @@ REFUSED = [
     (put("nodes/trainer/args/publish_every", 3), "E03", "nodes.trainer.args.publish_every", "at most staleness + 1 = 2, not 3"),
     (put("nodes/trainer/args", {"slabs": 3, "staleness": 0}), "E04", "nodes.trainer.args.slabs", "slabs: 2 or slabs: 4"),
     (put("streams/samples.main/via", "inproc"), "E10", "streams.samples.main.via", "actor/0, actor/1, trainer/0"),
-    (put("nodes/trainer/count", 2), "E10", "streams.params.main", "2 publishers"),
+    (put("nodes/other", SECOND), "E10", "streams.params.main", "2 publishers"),
     (put("nodes/trainer/args/slbas", 2), "E02", "nodes.trainer.args.slbas", "did you mean: slabs (int, default 1)?"),
     (put("nodes/trainer/args/threads", 2), "E02", "nodes.trainer.args.threads", "try: graph.nodes.trainer.threads=2"),
     (put("nodes/trainer/args/device", "cpu"), "E02", "nodes.trainer.args.device", "try: graph.nodes.trainer.device=cpu"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import select
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 
 from srl.algorithms.impala import Impala
 from srl.api.batch import Ranks
+from srl.learners.ranks import Agreement
 from srl.learners.single import SingleLearner
 from srl.nets.recurrent import Recurrent
 from tests.algorithms.slabs import make, record
@@ -74,19 +77,22 @@ def trained(learner: SingleLearner, rows: Callable[[int], Any]) -> dict[str, Any
 def rank(number: int, folder: str) -> None:
     """One of two processes: every case, one after the other."""
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=2)
+    agreement = Agreement(Path(folder, "meet"), number, 2, "cpu")
+    while not agreement.met:
+        select.select([agreement.descriptor], [], [])
     for case in CASES:
-        run_case(number, case, folder, uneven=False)
+        run_case(agreement.ranks, case, folder, uneven=False)
     for case in UNEVEN:
-        run_case(number, case, folder, uneven=True)
-    torch.distributed.destroy_process_group()
+        run_case(agreement.ranks, case, folder, uneven=True)
+    agreement.close()
 
 
-def run_case(number: int, case: str, folder: str, *, uneven: bool) -> None:
+def run_case(ranks: Ranks, case: str, folder: str, *, uneven: bool) -> None:
     settings = dict(CASES[case])
     if uneven:
         settings["config"] = {**settings["config"], "minibatch": 8, "epochs": 2}
-    learner = SingleLearner(make(envs=ENVS // 2, **settings).task, ranks=Ranks())
+    number = ranks.index
+    learner = SingleLearner(replace(make(envs=ENVS // 2, **settings).task, ranks=ranks))
 
     def rows(update: int) -> Any:
         own = part(rows_of(case, update), number)

@@ -1,0 +1,83 @@
+"""Several trainers of one policy in a graph: how batches, replays and actors are divided, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from srl.config.experiment import read_experiment
+from srl.core.machine import Machine
+from srl.graph.check import check
+from srl.graph.decide import decide
+from srl.graph.placement import feeds, via_of
+from srl.graph.spec import Graph
+from tests.errors import raises
+
+DESKTOP = Machine(cores=2, gpus=0, shared_free=1 << 34)
+TWO: dict[str, Any] = {"trainer": {"count": 2}}
+
+
+def laid_out(machine: Machine = DESKTOP, **settings: Any) -> Graph:
+    base: dict[str, Any] = {"env": "CartPole-v1", "algorithm": "ppo", "workers": TWO}
+    graph = decide(read_experiment(base | settings), machine=machine).graph
+    check(graph)
+    return graph
+
+
+def off_policy(**settings: Any) -> Graph:
+    return laid_out(env="Pendulum-v1", algorithm="sac", **settings)
+
+
+def test_each_trainer_is_fed_by_actors_of_its_own() -> None:
+    graph = laid_out(sampling={"envs": 32, "workers": 4})
+    assert graph.node("trainer").count == 2 and graph.node("trainer").args["slabs"] == 4
+    fed = feeds(graph, "samples.main")
+    assert fed["trainer", 0] == [("actor", 0), ("actor", 2)] and fed["trainer", 1] == [("actor", 1), ("actor", 3)]
+
+
+def test_as_many_actors_are_chosen_as_the_trainers_need() -> None:
+    big = Machine(cores=7, gpus=0, shared_free=1 << 34)
+    assert laid_out(big, sampling={"envs": 48}).node("actor").count == 8
+    assert laid_out(Machine(cores=1, gpus=0, shared_free=0), layout="impala").node("actor").count == 2
+
+
+def test_each_trainer_has_a_replay_inside_and_half_of_the_batch() -> None:
+    graph = off_policy()
+    replay, trainer = graph.node("replay"), graph.node("trainer")
+    assert (replay.count, replay.inside, replay.args["batch"], replay.args["size"]) == (2, "trainer", 128, 1_000_000)
+    assert (graph.node("actor").count, graph.node("actor").args["envs"], trainer.threads) == (2, 1, 1)
+    assert feeds(graph, "batches.main") == {("trainer", 0): [("replay", 0)], ("trainer", 1): [("replay", 1)]}
+    assert feeds(graph, "feedback.main") == {("replay", 0): [("trainer", 0)], ("replay", 1): [("trainer", 1)]}
+    assert {via_of(graph, graph.stream(f"{name}.main")) for name in ("batches", "feedback")} == {"inproc"}
+    assert via_of(graph, graph.stream("samples.main")) == "shm"
+
+
+def test_each_trainer_may_have_several_replays() -> None:
+    graph = off_policy(replay={"shards": 2})
+    fed = feeds(graph, "batches.main")
+    assert fed["trainer", 1] == [("replay.0", 1), ("replay.1", 1)]
+    assert graph.node("replay.1").args["size"] == 500_000 and graph.node("actor").count * graph.node("actor").args["envs"] == 4
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"mode": "inline"}, "E10", "mode=inline has one process"),
+    ({"layout": "inline"}, "E10", "layout inline has one process"),
+    ({"sampling": {"envs": 32, "workers": 1}}, "E04", "sampling.workers=2"),
+    ({"sampling": {"envs": 33, "workers": 3}}, "E04", "sampling.workers=4"),
+    ({"algorithm": "dqn", "replay": {"batch": 255}}, "E04", "replay.batch=254 or replay.batch=256"),
+    ({"algorithm": "dqn", "workers": {**TWO, "replay": {"count": 1, "inside": None}}}, "E04", "workers.replay.count=2"),
+    ({"workers": {"trainer": {"count": 2, "slabs": 3}}}, "E04", "slabs=2 or slabs=4"),
+    ({"workers": {"trainer": {"count": 2, "learner": "tests.graph.test_graph_ranks:Alone"}}}, "E10", "learner=single"),
+]
+
+
+class Alone:
+    """A learner that knows nothing of others."""
+
+
+@pytest.mark.parametrize(("settings", "code", "fact"), REFUSED, ids=[fact for *_, fact in REFUSED])
+def test_what_cannot_be_divided_is_refused(settings: dict[str, Any], code: str, fact: str) -> None:
+    with raises(code) as caught:
+        laid_out(**settings)
+    assert fact in str(caught.value) and caught.value.exit_code == 2

@@ -1,0 +1,120 @@
+"""Runs with two trainers of one policy, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import srl
+from srl.control.controller import Controller
+from srl.plan.prepare import prepare
+from srl.store import checkpoint
+from srl.store.run_folder import RunFolder
+from tests.chaos.test_learning_runs import until
+
+PPO: dict[str, Any] = {
+    "env": "CartPole-v1",
+    "algorithm": {"use": "ppo", "minibatch": 64, "epochs": 2},
+    "sampling": {"envs": 8, "steps": 16, "workers": 2},
+    "workers": {"trainer": {"count": 2}},
+    "checkpoint": {"every": 5},
+}
+SAC: dict[str, Any] = {
+    "env": "Pendulum-v1",
+    "algorithm": {"use": "sac", "critic": {"hidden": [32, 32]}},
+    "policy": {"use": "squashed_gaussian", "hidden": [32, 32]},
+    "replay": {"size": 10_000, "batch": 32, "warmup": 200},
+    "workers": {"trainer": {"count": 2}},
+    "checkpoint": {"every": 100},
+}
+KINDS = {"ppo": PPO, "sac": SAC}
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """No process and no shared memory more than before."""
+    before = set(os.listdir("/dev/shm"))
+    yield
+    assert children() == [] and set(os.listdir("/dev/shm")) <= before
+
+
+def children() -> list[int]:
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_ends_at_its_env_steps_and_adds_up(kind: str, tmp_path: Path) -> None:
+    run = srl.launch(**KINDS[kind], stop={"env_steps": 2000}, runs=tmp_path, quiet=True)
+    assert run.result is not None and run.result.exit_code == 0, run.result.format()
+    text = run.result.format()
+    assert "ok" in text and "DOES NOT BALANCE" not in text
+    last = run.metrics()[-1]
+    assert 2000 <= last["env_steps"] < 2200
+    if kind == "ppo":
+        assert last["total/optimizer_steps"] == 4 * last["update"]  # 128 rows of both: two minibatches, two epochs
+        assert last["total/trained_rows"] == last["env_steps"]
+    else:  # every update takes a batch of each replay
+        assert 2 * last["update"] <= last["total/replay/batches"] <= 2 * last["update"] + 4
+        assert last["total/replay/batches"] / 2 == pytest.approx(last["total/replay/env_steps"] - 200, abs=70)
+    assert [path.name for path in run.folder.iterdir() if path.name.startswith(".trainer")] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_run_goes_on_with_both(kind: str, tmp_path: Path) -> None:
+    first = srl.launch(**KINDS[kind], stop={"env_steps": 1000}, runs=tmp_path, quiet=True)
+    saved = checkpoint.read(checkpoint.latest(first.folder / "checkpoints"))  # type: ignore[arg-type]
+    again = srl.launch(resume=first.folder, overrides=["stop.env_steps=1600"], quiet=True)
+    assert again.result is not None and again.result.exit_code == 0, again.result.format()
+    later = checkpoint.read(checkpoint.latest(first.folder / "checkpoints"))  # type: ignore[arg-type]
+    assert later.state["updates"] > saved.state["updates"] and later.state["env_steps"] >= 1600
+    assert any(not np.array_equal(array, later.groups["policy"][name]) for name, array in saved.groups["policy"].items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("victim", ["trainer/0", "trainer/1"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_killed_trainer_ends_the_run_or_all_start_again(kind: str, victim: str, restart: bool, tmp_path: Path) -> None:
+    workers = {"trainer": {"count": 2, "on_failure": "restart" if restart else "stop"}}
+    found = prepare(settings={**KINDS[kind], "stop": {"seconds": 100}, "workers": workers})
+    folder = RunFolder.create(tmp_path, "run", 1)
+    controller = Controller(found.graph, folder=folder, derived=found.derived)
+    totals, every = controller.totals, found.graph.checkpoint.interval
+    known: dict[str, Any] = {}
+
+    def disturb() -> None:
+        until(lambda: totals.total("updates") >= 3 * every)
+        known["before"] = dict(controller._backend.processes)
+        os.kill(known["before"][victim], signal.SIGKILL)
+        if restart:
+            until(lambda: totals.restarts["trainer"] == 1 and totals.total("updates") > 0)
+            until(lambda: set(controller._members.phases.values()) == {"running"})
+            known["after"] = dict(controller._backend.processes)
+            goal = totals.total("updates") + 2 * every
+            until(lambda: totals.total("updates") > goal)
+            controller.stop()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    result = controller.run()
+    thread.join()
+    assert result.kind == ("done" if restart else "worker failure"), result.format()
+    if restart:
+        same = {name for name, pid in known["before"].items() if known["after"][name] == pid}
+        assert same == {"actor/0", "actor/1"}
+        assert {one.owner.incarnation for one in controller._members.values() if one.name.startswith("trainer")} == {1}
+    else:
+        assert [failure.worker for failure in result.failures] == [victim]
+        assert result.checkpoint
+    assert all(ledger.balanced for ledger in totals.ledgers()), result.format()
