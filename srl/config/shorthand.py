@@ -7,12 +7,13 @@ from typing import Any
 
 POLICY = "actor_critic"
 """What `policy:` is when it does not say, but for these algorithms."""
-POLICIES = {
-    "sac": "squashed_gaussian",
-    "td3": "deterministic",
-    "ddpg": "deterministic",
-    "dqn": "q_network",
-    "r2d2": "recurrent_q",
+POLICIES: dict[str, dict[str, Any]] = {
+    "sac": {"use": "squashed_gaussian"},
+    "td3": {"use": "deterministic"},
+    "ddpg": {"use": "deterministic"},
+    "dqn": {"use": "q_network"},
+    "r2d2": {"use": "recurrent_q"},
+    "pqn": {"use": "q_network", "layer_norm": True},
 }
 
 
@@ -32,9 +33,9 @@ def _policy_named(part: Mapping[str, Any]) -> dict[str, Any]:
     """`policy: {hidden: [64]}` is the default one of the algorithm with that setting."""
     policy, algorithm = part.get("policy"), part.get("algorithm")
     use = algorithm.get("use") if isinstance(algorithm, Mapping) else algorithm
-    default = POLICIES.get(use, POLICY) if isinstance(use, str) else POLICY
+    default = POLICIES.get(use, {"use": POLICY}) if isinstance(use, str) else {"use": POLICY}
     if isinstance(policy, Mapping) and "use" not in policy:
-        return {**part, "policy": {"use": default, **policy}}
-    if policy is None and default != POLICY:
-        return {**part, "policy": default}
+        return {**part, "policy": {**default, **policy}}
+    if policy is None and default["use"] != POLICY:
+        return {**part, "policy": default if len(default) > 1 else default["use"]}
     return dict(part)

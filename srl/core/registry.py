@@ -43,6 +43,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "impala": "srl.algorithms.impala:Impala",
         "dqn": "srl.algorithms.dqn:DQN",
         "r2d2": "srl.algorithms.r2d2:R2D2",
+        "pqn": "srl.algorithms.pqn:PQN",
         "sac": "srl.algorithms.sac:SAC",
         "td3": "srl.algorithms.td3:TD3",
         "ddpg": "srl.algorithms.ddpg:DDPG",

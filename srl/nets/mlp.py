@@ -43,16 +43,20 @@ def activate(x: Tensor, kind: str) -> Tensor:
 
 
 class Mlp(nn.Module):
-    """Layers `sizes[0] -> sizes[1] -> ...`, each followed by the activation."""
+    """Layers `sizes[0] -> sizes[1] -> ...`, each followed by the activation; with `norm` by layer normalization before it."""
 
-    def __init__(self, sizes: tuple[int, ...], activation: str) -> None:
+    def __init__(self, sizes: tuple[int, ...], activation: str, norm: bool = False) -> None:
         super().__init__()
         self.activation = activation
         self.layers = nn.ModuleList(linear(low, high, GAIN[activation]) for low, high in pairwise(sizes))
+        self.norms = nn.ModuleList(nn.LayerNorm(high) for high in sizes[1:]) if norm else None
 
     def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = activate(layer(x), self.activation)
+        for depth, layer in enumerate(self.layers):
+            x = layer(x)
+            if self.norms is not None:
+                x = self.norms[depth](x)
+            x = activate(x, self.activation)
         return x
 
 

@@ -26,6 +26,7 @@ class QConfig:
 
     hidden: tuple[int, ...] = option((256, 256), "sizes of the hidden layers", low=1, high=WIDEST)
     activation: Literal["tanh", "relu", "elu"] = option("relu", "activation after every hidden layer")
+    layer_norm: bool = option(False, "normalize the outputs of every hidden layer before the activation")
     dueling: bool = option(False, "split the last hidden layer into one for the value of the state and one for advantages")
     atoms: int = option(1, "1: expected returns; 51: a distribution of returns over so many points (C51)", low=1, high=4096)
     returns: tuple[float, float] = option((-10.0, 10.0), "the smallest and the largest return that the points cover")
@@ -107,6 +108,11 @@ class NumpyQ:
         while (weight := self._params.get(f"{name}.layers.{depth}.weight")) is not None:
             x = x @ weight.T
             x += self._params[f"{name}.layers.{depth}.bias"]
+            if self.config.layer_norm:
+                x -= x.mean(1, keepdims=True)
+                x /= np.sqrt(np.square(x).mean(1, keepdims=True) + np.float32(1e-5))
+                x *= self._params[f"{name}.norms.{depth}.weight"]
+                x += self._params[f"{name}.norms.{depth}.bias"]
             self._activate(x)
             depth += 1
         return x

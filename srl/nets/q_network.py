@@ -26,7 +26,9 @@ class QNetwork(QPolicy):
     def __init__(self, config: QConfig, spec: PolicySpec) -> None:
         super().__init__(config, spec)
         self.encoder = Encoder(spec.obs, config)
-        self.tower = QTower((self.encoder.size, *config.hidden), self.actions, config.activation, config.dueling, config.atoms)
+        self.tower = QTower(
+            (self.encoder.size, *config.hidden), self.actions, config.activation, config.dueling, config.atoms, config.layer_norm
+        )
         if config.atoms > 1:
             self.register_buffer("points", torch.linspace(config.returns[0], config.returns[1], config.atoms))
 
@@ -46,14 +48,16 @@ class QNetwork(QPolicy):
 class QTower(nn.Module):
     """Layers of these sizes over features, and a head with `atoms` numbers for each of `actions` actions."""
 
-    def __init__(self, sizes: tuple[int, ...], actions: int, activation: str, dueling: bool = False, atoms: int = 1) -> None:
+    def __init__(
+        self, sizes: tuple[int, ...], actions: int, activation: str, dueling: bool = False, atoms: int = 1, norm: bool = False
+    ) -> None:
         super().__init__()
-        self.dueling, self._shape = dueling, (actions, atoms)
+        self.dueling, self.norm, self._shape = dueling, norm, (actions, atoms)
         shared = sizes[:-1] if dueling and len(sizes) > 1 else sizes
-        self.body = Mlp(shared, activation)
+        self.body = Mlp(shared, activation, norm)
         if dueling:
             own = sizes[len(shared) - 1 :]
-            self.advantage_body, self.state_body = Mlp(own, activation), Mlp(own, activation)
+            self.advantage_body, self.state_body = Mlp(own, activation, norm), Mlp(own, activation, norm)
             self.advantage, self.state = linear(own[-1], actions * atoms, 0.01), linear(own[-1], atoms, 0.01)
             self._body = Towers((self.body, [])) if self.body.layers else None
             self._heads = Towers((self.advantage_body, [self.advantage]), (self.state_body, [self.state]))
@@ -63,7 +67,7 @@ class QTower(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """From `[..., inputs]` to `[..., actions, atoms]`."""
-        fast = runs_in_numpy(features)
+        fast = not self.norm and runs_in_numpy(features)
         if self.dueling:
             return self._dueling(*(self._split_fast(features) if fast else self._split(features)))
         (values,) = self._heads(features) if fast else (self.values(self.body(features)),)

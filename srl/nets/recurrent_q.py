@@ -29,6 +29,7 @@ class RecurrentQConfig:
     cell: Literal["gru", "lstm", "none"] = option("gru", "recurrent cell")
     width: int = option(64, "width of the cell", low=1, high=WIDEST)
     activation: Literal["tanh", "relu", "elu"] = option("relu", "activation after every hidden layer")
+    layer_norm: bool = option(False, "normalize the outputs of every hidden layer, except the cell, before the activation")
     dueling: bool = option(True, "after the cell, one layer for the value of the state and one for advantages")
     rungs: int = option(1, "number of exploration rates that the envs take turns with; see algorithm.ladder", low=1, high=WIDEST)
     normalize_obs: bool = option(False, "normalize vector observations by running statistics")
@@ -49,13 +50,13 @@ class RecurrentQ(QPolicy):
     def __init__(self, config: RecurrentQConfig, spec: PolicySpec) -> None:
         super().__init__(config, spec)
         self.encoder = Encoder(spec.obs, config)
-        self.body = Mlp((self.encoder.size, *config.hidden), config.activation)
-        self._body = Towers((self.body, [])) if config.hidden else None
+        self.body = Mlp((self.encoder.size, *config.hidden), config.activation, config.layer_norm)
+        self._body = Towers((self.body, [])) if config.hidden and not config.layer_norm else None
         self.cell = CELLS[config.cell]((self.encoder.size, *config.hidden)[-1], config.width, half=config.half)
         if config.cell != "none":
             self.memory = {"cell": self.cell.leaf_of(config.width)}
         after = (config.width,) if config.dueling else ()
-        self.tower = QTower((config.width, *after), self.actions, config.activation, config.dueling)
+        self.tower = QTower((config.width, *after), self.actions, config.activation, config.dueling, norm=config.layer_norm)
 
     def unroll(self, batch: Batch) -> Heads:
         first, lead = batch.first, batch.first.shape

@@ -28,6 +28,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "usual": {"hidden": [32, 16]},
     "dueling": {"dueling": True, "hidden": [32, 16], "activation": "elu"},
     "dueling_one": {"dueling": True, "hidden": [16], "activation": "tanh"},
+    "normed": {"layer_norm": True, "hidden": [32, 16]},
+    "normed_dueling": {"layer_norm": True, "dueling": True, "hidden": [32, 16]},
     "linear": {"hidden": []},
     "atoms": {"atoms": 7, "returns": [-1.0, 3.0], "hidden": [16]},
     "all": {"atoms": 5, "dueling": True, "normalize_obs": True, "rungs": 4},
@@ -123,12 +125,12 @@ def test_a_fresh_policy_acts_at_random_and_is_greedy_when_evaluated() -> None:
     np.testing.assert_array_equal(module.act(ask).action, module.act(ask).extra["q"].argmax(1))
 
 
-@pytest.mark.parametrize("config", ["usual", "dueling", "dueling_one", "linear", "atoms", "all"])
+@pytest.mark.parametrize("config", list(CONFIGS))
 def test_values_and_gradients_of_the_fast_path_are_those_of_plain_layers(config: str) -> None:
     settings = load(QNetwork.Config, CONFIGS[config])
     sizes = (5, *settings.hidden)
-    tower = QTower(sizes, 3, settings.activation, settings.dueling, settings.atoms)
-    plain = QTower(sizes, 3, settings.activation, settings.dueling, settings.atoms).double()
+    tower = QTower(sizes, 3, settings.activation, settings.dueling, settings.atoms, settings.layer_norm)
+    plain = QTower(sizes, 3, settings.activation, settings.dueling, settings.atoms, settings.layer_norm).double()
     plain.load_state_dict({name: one.double() for name, one in tower.state_dict().items()})
     x = torch.randn(2, 6, 5)
     pull = torch.randn(2, 6, 3, settings.atoms)

@@ -85,3 +85,32 @@ def test_two_inline_runs_are_equal(name: str, tmp_path: Path) -> None:
             session.step(30)
             weights.append({key: one.clone() for key, one in session.algorithm.policy.state_dict().items()})
     assert all(torch.equal(one, weights[1][key]) for key, one in weights[0].items())
+
+
+ON_POLICY: dict[str, dict[str, Any]] = {
+    "pqn": {"env": "CartPole-v1", "policy": {"hidden": [16]}},
+    "pqn_masks": {
+        "env": {"use": "fake", "mask": True, "action": 4, "length": [3, 9], "end": "random", "teams": {"agent": 2}},
+        "policy": {"hidden": [16], "rungs": 3, "dueling": True},
+    },
+    "pqn_memory": {
+        "env": "cartpole_positions",
+        "policy": {"use": "recurrent_q", "hidden": [8], "width": 8, "layer_norm": True},
+        "algorithm": {"window": {"burn_in": 4, "length": 4}},
+    },
+}
+
+
+@pytest.mark.parametrize("name", ON_POLICY)
+def test_pqn_needs_no_replay_and_two_inline_runs_are_equal(name: str) -> None:
+    given = ON_POLICY[name]
+    wanted = {**given, "algorithm": {"use": "pqn", "minibatch": 32, **given.get("algorithm", {})}}
+    weights = []
+    for _ in range(2):
+        with srl.build(**wanted, sampling={"envs": 4, "steps": 16}, evaluation=None, stop={"env_steps": 4_000}) as session:
+            session.step(6)
+            found = session.step()
+            assert not any(worker.startswith("replay") for worker in session.workers)
+            assert np.isfinite(found["train/loss"]) and 0 < found["train/epsilon"] < 1
+            weights.append({key: one.clone() for key, one in session.algorithm.policy.state_dict().items()})
+    assert all(torch.equal(one, weights[1][key]) for key, one in weights[0].items())
