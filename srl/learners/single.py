@@ -35,8 +35,9 @@ class SingleLearner:
 
     def __init__(self, task: Task, config: Any = None) -> None:
         keep_freed_memory()
-        if task.threads != torch.get_num_threads():
-            torch.set_num_threads(task.threads)
+        inside = 1 if issubclass(task.algorithm, InParts) else task.threads  # threads are for its parts: decision 25
+        if inside != torch.get_num_threads():
+            torch.set_num_threads(inside)
         self.task = task
         self.config = config
         self.ranks = ranks = task.ranks

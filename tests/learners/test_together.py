@@ -66,6 +66,7 @@ def test_any_number_of_threads_learns_the_same(algorithm: Any, norm: str) -> Non
         for update in range(8):
             made.clock.updates = update
             made.update(transitions(update))
+            assert torch.get_num_threads() == 1, "operations on two threads each wait for each other"
         results.append({name: array.copy() for name, array in made.params().items()})
         made.close()
     torch.set_num_threads(before)
