@@ -33,10 +33,8 @@ class R2D2Config:
     refresh: bool = option(False, "write the recurrent state after the burn-in back into the replay")
     epsilon: Schedule = option(Schedule(1.0, 0.05, until=0.1), "share of random actions, from the first update on", low=0, high=1)
     ladder: float = option(7.0, "with policy.rungs: the last rung explores with epsilon ** (1 + ladder)", low=0)
-    target_every: int = option(500, "updates between two moves of the target network", low=1)
-    tau: float = option(
-        1.0, "share of the way that it moves; 1: it is copied. Polyak: tau=0.005, target_every=1", above=0, high=1
-    )
+    target_every: int = option(1, "updates between two moves of the target network", low=1)
+    tau: float = option(0.005, "share of the way that it moves; 1 copies it, as with target_every=500", above=0, high=1)
     max_grad_norm: float | None = option(10.0, "maximum gradient norm; null: no clipping", above=0)
 
 

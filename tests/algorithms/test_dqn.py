@@ -149,7 +149,7 @@ def test_the_distributional_loss_is_a_cross_entropy(dueling: bool) -> None:
 
 
 def test_the_target_network_is_copied_by_updates_or_follows_slowly() -> None:
-    learner = a_learner({"target_every": 3})
+    learner = a_learner({"target_every": 3, "tau": 1.0})
     target = learner.algorithm.target.net
     before = [one.clone() for one in target.parameters()]
     for update in (1, 2, 3):
@@ -176,7 +176,7 @@ def test_exploration_follows_the_progress_of_the_run_and_is_published() -> None:
 
 
 def test_a_resumed_learner_goes_on_exactly() -> None:
-    straight, resumed = (a_learner({"target_every": 2}, {"normalize_obs": True}) for _ in range(2))
+    straight, resumed = (a_learner({"target_every": 2, "tau": 1.0}, {"normalize_obs": True}) for _ in range(2))
     for update in range(6):
         straight.clock.updates = update
         straight.update(some_rows(seed=update))
@@ -195,7 +195,7 @@ def test_a_resumed_learner_goes_on_exactly() -> None:
 def test_it_finds_the_values_of_a_chain(policy: dict[str, Any]) -> None:
     """Four places in a row; only a step to the right from the last one pays, and ends the episode."""
     learner = make(
-        algorithm=DQN, config={"lr": 3e-3, "gamma": 0.8, "target_every": 25}, policy=QNetwork, action=Discrete(2),
+        algorithm=DQN, config={"lr": 3e-3, "gamma": 0.8, "target_every": 25, "tau": 1.0}, policy=QNetwork, action=Discrete(2),
         policy_config={"hidden": [32], **policy}, obs=Leaf((4,), "float32"),
     )  # fmt: skip
     noise, places = np.random.default_rng(0), np.eye(4, dtype=np.float32)

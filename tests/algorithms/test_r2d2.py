@@ -200,7 +200,7 @@ def test_windows_have_room_for_the_rewards_behind_their_last_row() -> None:
 def test_memory_is_learned() -> None:
     """The first observation says which action pays at the end: nothing later does."""
     learner = make(
-        algorithm=R2D2, config={"burn_in": 0, "length": 4, "n_step": 1, "gamma": 0.9, "lr": 5e-3, "target_every": 20},
+        algorithm=R2D2, config={"burn_in": 0, "length": 4, "n_step": 1, "gamma": 0.9, "lr": 5e-3, "target_every": 20, "tau": 1.0},
         policy=RecurrentQ, policy_config={"hidden": [16], "width": 16}, action=Discrete(2), obs=Leaf((2,), "float32"),
         steps=4, envs=64, memory_every=4,
     )  # fmt: skip
