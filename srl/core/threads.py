@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import sys
+from pathlib import Path
 
 # the libraries read these when they are loaded: set before any import of numpy
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -19,6 +21,19 @@ def limit_here() -> None:
     """Before numpy is imported: this process too, unless the user has said otherwise. Small products only lose by threads."""
     for name, value in plan(1).items():
         os.environ.setdefault(name, value)
+
+
+def limit_numpy(threads: int) -> None:
+    """For numpy when it is loaded already, as in a notebook: on two threads small products take ten times as long."""
+    numpy = importlib.util.find_spec("numpy")
+    if numpy is None or numpy.origin is None:
+        return
+    for file in (Path(numpy.origin).parent.parent / "numpy.libs").glob("*openblas*"):
+        library = ctypes.CDLL(str(file))
+        for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_", "openblas_set_num_threads"):
+            if hasattr(library, name):
+                getattr(library, name)(threads)
+                break
 
 
 def keep_freed_memory() -> None:

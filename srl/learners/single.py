@@ -15,7 +15,7 @@ from srl.api.neural import check_fit
 from srl.api.parts import InParts
 from srl.core.errors import UserError
 from srl.core.seeds import generator
-from srl.core.threads import keep_freed_memory
+from srl.core.threads import keep_freed_memory, limit_numpy
 from srl.core.tree import Array
 from srl.learners.base import Groups, Task
 from srl.learners.config import SingleConfig
@@ -38,6 +38,7 @@ class SingleLearner:
         inside = 1 if issubclass(task.algorithm, InParts) else task.threads  # threads are for its parts: decision 25
         if inside != torch.get_num_threads():
             torch.set_num_threads(inside)
+        limit_numpy(inside)
         self.task = task
         self.config = config
         self.ranks = ranks = task.ranks
