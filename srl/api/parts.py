@@ -66,6 +66,16 @@ class Part:
         self.optimizer.backward(loss)
         return shown
 
+    @property
+    def does_ask(self) -> bool:
+        """Whether it needs anything of the other part."""
+        return self.asks is not _nothing
+
+    @property
+    def does_offer(self) -> bool:
+        """Whether its question is about something of its own."""
+        return self.offers is not _nothing
+
     def is_due(self, update: int) -> bool:
         """Whether it moves at this update."""
         return update % self.every == 0

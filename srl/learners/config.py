@@ -46,5 +46,5 @@ class SplitConfig:
 
     @property
     def lag(self) -> int:
-        """Updates that one side may be ahead."""
-        return self.max_lag if self.mode == "asynchronous" else 0
+        """Updates that one side may be ahead. In mode exact what crosses holds them together."""
+        return self.max_lag if self.mode == "asynchronous" else int(self.mode == "exact")

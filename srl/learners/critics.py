@@ -49,9 +49,9 @@ def _serve(line: Line, begin: dict[str, Any]) -> None:
     from srl.core.load import load
     from srl.core.spec import Leaf, from_plain
     from srl.learners.base import Task
+    from srl.learners.layout import Layout
     from srl.learners.shared import Memory
     from srl.learners.side import CRITICS, Side
-    from srl.learners.split import batches, places
 
     if begin["core"] is not None:
         os.sched_setaffinity(0, {begin["core"]})
@@ -69,11 +69,12 @@ def _serve(line: Line, begin: dict[str, Any]) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     memory = Memory(descriptor, size)
     memory.close()
-    theirs, mine, given = places(memory, side.seen, side.shown, begin["record"], batches(begin["lag"]))
+    layout = load(Layout, begin["layout"])
+    theirs, mine, questions, given = layout.places(memory, line, actor=side.seen, critics=side.shown)
     line.send({"type": "ready"})
     asked: list[dict[str, Any]] = []
     line.heard = asked.append
-    side.connect(line, mine, theirs, lag=begin["lag"])
+    side.connect(line, mine, theirs, lag=layout.lag, questions=None if questions is None else questions[1])
     while True:
         line.wait(lambda: given.number > side.round or bool(asked))
         for message in asked:

@@ -15,8 +15,6 @@ GIVEN = 8
 """The first word of the batches: how many were given. Then follow three words for each place."""
 _FLOAT = struct.Struct("<d")
 _INT = struct.Struct("<q")
-Record = Sequence[tuple[str, str, Sequence[int]]]
-"""Path, dtype and shape of every leaf."""
 
 
 class Given:
@@ -51,6 +49,6 @@ class Given:
         return rows
 
 
-def record_of(rows: Mapping[str, Any]) -> list[tuple[str, str, tuple[int, ...]]]:
+def record_of(rows: Mapping[str, Any]) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     """Of a batch."""
-    return [(path, np.asarray(leaf).dtype.str, tuple(np.shape(leaf))) for path, leaf in leaves(rows)]
+    return tuple((path, np.asarray(leaf).dtype.str, tuple(np.shape(leaf))) for path, leaf in leaves(rows))

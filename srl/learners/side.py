@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -14,6 +14,7 @@ from srl.api.parts import Held, InParts
 from srl.core.tree import Array
 from srl.learners.base import Task
 from srl.learners.config import SingleConfig
+from srl.learners.questions import Questions
 from srl.learners.single import SingleLearner
 from srl.learners.slots import Slots, joined
 
@@ -48,31 +49,55 @@ class Side(SingleLearner):
         self._link: Link | None = None
         self._mine: Slots | None = None
         self._theirs: Slots | None = None
+        self._questions: Questions | None = None
         self._waited = 0.0
         self._since = perf_counter()
 
-    def connect(self, link: Link, mine: Slots, theirs: Slots, *, lag: int) -> None:
-        """Begin: from now on updates need the other side. `lag`: updates that one may be ahead."""
+    def connect(self, link: Link, mine: Slots, theirs: Slots, *, lag: int, questions: Questions | None = None) -> None:
+        """Begin: from now on updates need the other side. `lag`: updates that one may be ahead. `questions`: mode exact."""
         self._link, self._mine, self._theirs, self._lag, self.round = link, mine, theirs, lag, 0
-        mine.write(0, self.shown)
-        link.ring()
+        self._questions = questions
+        self._publish()
 
     def _learn(self, batch: Batch) -> Metrics:
-        """At once with the other side: its parameters are those of the same version, or at most `lag` away."""
-        assert isinstance(self.algorithm, InParts) and self._link is not None and self._mine is not None
-        given, part = self.algorithm.begin(batch), self.part
+        assert isinstance(self.algorithm, InParts)
+        given = self.algorithm.begin(batch)
         self._wait_for(self.round - self._lag)
-        shown: Metrics = {}
-        if part.is_due(self.clock.updates):
-            assert self._theirs is not None
-            version = self._theirs.read(self.round + self._lag, self.seen)
-            shown = part.gradient(batch, given)
-            part.optimizer.apply()
-            shown = {**shown, **part.after(shown), f"{self.other.name}_lag": float(self.round - version)}
+        shown = self._at_once(batch, given) if self._questions is None else self._in_order(batch, given, self._questions)
         self.round += 1
-        self._mine.write(self.round, self.shown)
-        self._link.ring()
+        self._publish()
         return shown
+
+    def _at_once(self, batch: Batch, given: Any) -> Metrics:
+        """At the same time as the other side, by its parameters of the same version, or of one at most `lag` away."""
+        part = self.part
+        if not part.is_due(self.clock.updates):
+            return {}
+        assert self._theirs is not None
+        version = self._theirs.read(self.round + self._lag, self.seen)
+        shown = part.gradient(batch, given)
+        part.optimizer.apply()
+        return {**shown, **part.after(shown), f"{self.other.name}_lag": float(self.round - version)}
+
+    def _in_order(self, batch: Batch, given: Any, questions: Questions) -> Metrics:
+        """One part after the other, each with answers of the side where the other one is."""
+        assert isinstance(self.algorithm, InParts)
+        shown: Metrics = {}
+        for part in self.algorithm.made_parts:
+            if not part.is_due(self.clock.updates):
+                continue
+            if part is not self.part:
+                questions.answer(part, batch, given)
+                continue
+            offered = part.offers(batch, given)
+            shown = part.descend(batch, given, offered, questions.ask(part, offered))
+            part.optimizer.apply()
+        return {**shown, **self.part.after(shown)} if self.part.is_due(self.clock.updates) else {}
+
+    def _publish(self) -> None:
+        assert self._mine is not None and self._link is not None
+        self._mine.write(self.round, self.shown if self._questions is None else [])
+        self._link.ring()
 
     def metrics(self) -> dict[str, float]:
         now = perf_counter()

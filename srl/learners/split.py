@@ -9,8 +9,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from srl.api.batch import Feedback
 from srl.api.parts import InParts
 from srl.core.errors import RunError, SrlError, UserError
@@ -22,10 +20,10 @@ from srl.core.threads import plan
 from srl.core.tree import Array
 from srl.learners.base import Groups, Task
 from srl.learners.config import SplitConfig
-from srl.learners.give import GIVEN, Given, record_of
+from srl.learners.give import Given, record_of
+from srl.learners.layout import Layout
 from srl.learners.shared import Line, Memory, bells
 from srl.learners.side import ACTOR, Side
-from srl.learners.slots import Slots
 
 _PATIENCE = 5.0
 """Seconds for the other process to end by itself."""
@@ -46,6 +44,13 @@ class SplitLearner(Side):
         self._given: Given | None = None
         self._affinity = os.sched_getaffinity(0)
         super().__init__(task, ACTOR)
+        if config.mode != "exact" and not (self.part.is_still and self.other.is_still):
+            raise UserError(
+                "batch normalization in critics cannot be split in this mode",
+                ("because", "the critics change what the actor reads while it reads it"),
+                ("try", "mode: exact, or learner=single"),
+                code="E10",
+            )
         self._cores = two_cores() if config.pin else None
         self._start()
 
@@ -102,10 +107,9 @@ class SplitLearner(Side):
         assert line is not None
         if self._cores is not None:
             os.sched_setaffinity(0, {self._cores[0]})
-        record, slots = record_of(rows), batches(self.split.lag)
-        shown = [one.numel() * one.element_size() for one in (*self.shown, *self.seen)]
-        sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for _, dtype, shape in record]
-        memory = self._memory = Memory.create([*shown, *shown, *sizes * slots])
+        record = record_of(rows)
+        layout = Layout(record=record, lag=self.split.lag, exact=self.split.mode == "exact")
+        memory = self._memory = Memory.create(layout.sizes(self.shown, self.seen))
         groups, state = super().state()
         task = {
             "algorithm": dotted_path(self.task.algorithm), "config": dump(self.task.config),
@@ -113,15 +117,14 @@ class SplitLearner(Side):
             "spec": to_plain(self.task.spec), "shape": to_plain(self.task.shape), "seed": self.task.seed,
         }  # fmt: skip
         line.send({
-            "type": "begin", "task": task, "groups": groups, "state": state, "record": record, "lag": self.split.lag,
+            "type": "begin", "task": task, "groups": groups, "state": state, "layout": dump(layout),
             "core": None if self._cores is None else self._cores[1],
             "memory": [f"/proc/{os.getpid()}/fd/{memory.descriptor}", memory.size],
         })  # fmt: skip
-        mine, theirs, given = places(memory, self.shown, self.seen, record, slots)
-        self._given = given
+        mine, theirs, questions, self._given = layout.places(memory, line, actor=self.shown, critics=self.seen)
         self._ask(None)  # it has mapped the memory
         memory.close()
-        self.connect(line, mine, theirs, lag=self.split.lag)
+        self.connect(line, mine, theirs, lag=self.split.lag, questions=None if questions is None else questions[0])
 
     def _ask(self, message: Mapping[str, Any] | None) -> dict[str, Any]:
         assert self._line is not None
@@ -153,20 +156,6 @@ class SplitLearner(Side):
         if self._memory is not None:
             self._memory.close()
         os.sched_setaffinity(0, self._affinity)
-
-
-def batches(lag: int) -> int:
-    """Places for batches: one that is given, those that the critics may be behind, and one whose rows are still observed."""
-    return lag + 3
-
-
-def places(memory: Memory, actor: Any, critics: Any, record: Any, slots: int) -> tuple[Slots, Slots, Given]:
-    """The same pieces in the same order on both sides: what the actor shows, what the critics show, and batches."""
-    words = memory.words
-    theirs = Slots(words[2:4], [memory.like(critics) for _ in range(2)])
-    mine = Slots(words[0:2], [memory.like(actor) for _ in range(2)])
-    return mine, theirs, Given(words[GIVEN:], [{path: memory.array(tuple(shape), kind) for path, kind, shape in record}
-                                               for _ in range(slots)])  # fmt: skip
 
 
 def _not_in_parts(task: Task) -> UserError:

@@ -126,3 +126,42 @@ def test_the_process_of_the_critics_leaves_nothing_behind(split: Any) -> None:
 def test_an_algorithm_without_parts_cannot_be_split() -> None:
     with raises("E10", match="PPO cannot be split"):
         SplitLearner(make().task, SIMULTANEOUS)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("rows", [53, 200])
+def test_exact_sides_are_a_single_learner_whose_critics_move_first(algorithm: Any, rows: int, split: Any) -> None:
+    given = task(algorithm, rows, n_step=3)
+    single, both = SingleLearner(given, SingleConfig(order="sequential")), split(given, SplitConfig(mode="exact"))
+    run(single, range(200), rows)
+    run(both, range(200), rows)
+    check_equal(single, both)
+    assert single.metrics().items() <= both.metrics().items()
+
+
+def test_critics_with_batch_normalization_are_split_exactly_only(split: Any) -> None:
+    given = task(SAC, critic={"hidden": [16], "norm": "batch", "tau": None}, actor_every=3)
+    with raises("E10", match="cannot be split in this mode"):
+        split(given)
+    single, both = SingleLearner(given, SingleConfig(order="sequential")), split(given, SplitConfig(mode="exact"))
+    run(single, range(20))
+    run(both, range(20))
+    check_equal(single, both)
+
+
+def test_asynchronous_sides_without_lag_are_simultaneous(split: Any) -> None:
+    given = task(SAC)
+    one, other = SingleLearner(given, SingleConfig()), split(given, SplitConfig(mode="asynchronous", max_lag=0))
+    run(one, range(200))
+    run(other, range(200))
+    check_equal(one, other)
+
+
+def test_asynchronous_sides_are_never_further_apart_than_they_may(split: Any) -> None:
+    made = split(task(TD3), SplitConfig(mode="asynchronous", max_lag=3))
+    run(made, range(200))
+    groups, _ = made.state()
+    assert all(np.isfinite(array).all() for array in groups["algorithm"].values())
+    shown = made.metrics()
+    assert abs(shown["actor_lag"]) <= 3 and abs(shown["critics_lag"]) <= 3
+    assert shown["actor_version"] == shown["critics_version"] == 199

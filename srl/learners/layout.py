@@ -1,0 +1,60 @@
+"""Where things lie in the memory that the two sides of a split learner share: the same pieces in the same order on both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from srl.learners.give import GIVEN, Given
+from srl.learners.questions import PLACES, Channel, Questions, Wait
+from srl.learners.shared import Memory
+from srl.learners.slots import Slots
+
+_LEAST = 1 << 16
+"""Bytes for tensors that cross at once, besides those of four batches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Parameters in mode simultaneous and asynchronous, places for questions in mode exact, and batches."""
+
+    record: tuple[tuple[str, str, tuple[int, ...]], ...]
+    lag: int
+    exact: bool
+
+    def sizes(self, actor: Sequence[Tensor], critics: Sequence[Tensor]) -> list[int]:
+        """Bytes of every piece."""
+        shown = [one.numel() * one.element_size() for one in (*critics, *actor)]
+        return [*(self._questions if self.exact else [*shown, *shown]), *self._leaves * self._batches]
+
+    def places(
+        self, memory: Memory, link: Wait, *, actor: Sequence[Tensor], critics: Sequence[Tensor]
+    ) -> tuple[Slots, Slots, tuple[Questions, Questions] | None, Given]:
+        """What the actor shows, what the critics show, the questions of each (actor, critics), and the batches."""
+        words = memory.words
+        mine, theirs = (Slots(words[i : i + 2], [memory.like(held) for _ in range(2)] if not self.exact else [[], []])
+                        for i, held in ((0, actor), (2, critics)))  # fmt: skip
+        questions = None
+        if self.exact:
+            half = [memory.array((size,), np.uint8) for size in self._questions]
+            there, back = (Channel(link, words[i : i + 2], part) for i, part in ((4, half[:PLACES]), (6, half[PLACES:])))
+            questions = Questions(there, back), Questions(back, there)
+        slots = [{path: memory.array(shape, kind) for path, kind, shape in self.record} for _ in range(self._batches)]
+        return mine, theirs, questions, Given(words[GIVEN:], slots)
+
+    @property
+    def _batches(self) -> int:
+        """One that is given, those that the critics may be behind, and one whose rows are still observed."""
+        return self.lag + 3
+
+    @property
+    def _leaves(self) -> list[int]:
+        return [math.prod(shape) * np.dtype(kind).itemsize for _, kind, shape in self.record]
+
+    @property
+    def _questions(self) -> list[int]:
+        return [_LEAST + 4 * sum(self._leaves)] * (2 * PLACES)
