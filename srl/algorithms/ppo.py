@@ -79,15 +79,20 @@ class PPO(Algorithm):
     def prepare(self, batch: Batch) -> None:
         """Add the columns `advantage` and `target` (on the scale of the value head)."""
         config = self.config
-        values = recorded = batch.extra["value"]
-        advantage = gae(batch.reward, values, batch.terminated, batch.cut, config.gamma, config.lam)
-        target = advantage + values[:-1]
+        values, advantage, target = self.judged(batch)
+        recorded = values
         if self.scale is not None and self.policy.value_head is not None:
             self.scale.observe(target, batch.valid, self.policy.value_head, batch.origin.ranks)
             target, recorded = self.scale.down(target), self.scale.down(values)
         if config.normalize_advantage == "batch":
             advantage = normalized(batch, advantage)
         batch.add(advantage=advantage, target=target, old_value=recorded)
+
+    def judged(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Values `[T+1, B]`, advantages and targets `[T, B]`, on the scale of returns."""
+        values = batch.extra["value"]
+        advantage = gae(batch.reward, values, batch.terminated, batch.cut, self.config.gamma, self.config.lam)
+        return values, advantage, advantage + values[:-1]
 
     def loss(self, batch: Batch, heads: Heads) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of one minibatch; and in the last pass (with `target_kl` in every one) its metrics."""

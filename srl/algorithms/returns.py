@@ -42,17 +42,20 @@ def vtrace(
     lam: float = 1.0,
     clip_rho: float = 1.0,
     clip_c: float = 1.0,
-    clip_advantage: float = 1.0,
+    clip_advantage: float | None = 1.0,
 ) -> VTrace:
-    """Espeholt et al. 2018, with two discounts: a terminated row has no value beyond, a cut row takes nothing from later rows."""
+    """Espeholt et al. 2018, with two discounts: a terminated row has no value beyond, a cut row takes nothing from later rows.
+
+    Without `clip_advantage`, advantages have no weight.
+    """
     ratio = log_ratio.exp()
     discount = gamma * ~terminated
     delta = ratio.clamp(max=clip_rho) * (rewards + discount * values[1:] - values[:-1])
     targets = values[:-1] + discounted(delta, gamma * lam * ratio.clamp(max=clip_c) * ~cut)
     beyond = torch.cat([targets[1:], values[-1:]])
     beyond = torch.where(cut, values[1:], beyond)
-    advantages = ratio.clamp(max=clip_advantage) * (rewards + discount * beyond - values[:-1])
-    return VTrace(targets, advantages)
+    advantages = rewards + discount * beyond - values[:-1]
+    return VTrace(targets, advantages if clip_advantage is None else ratio.clamp(max=clip_advantage) * advantages)
 
 
 def n_step(
