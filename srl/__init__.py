@@ -21,7 +21,8 @@ _HOMES = {
     "srl.api.transform": ("Transform",),
     "srl.core.load": ("option",),
     "srl.core.registry": tuple(
-        f"register_{kind}" for kind in ("algorithm", "env", "learner", "policy", "sink", "transform", "transport", "worker")
+        f"register_{kind}"
+        for kind in ("algorithm", "env", "launcher", "learner", "policy", "sink", "transform", "transport", "worker")
     ),
     "srl.graph.builder": ("GraphBuilder",),
     "srl.loaded": ("load_run",),
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from srl.core.load import option as option
     from srl.core.registry import register_algorithm as register_algorithm
     from srl.core.registry import register_env as register_env
+    from srl.core.registry import register_launcher as register_launcher
     from srl.core.registry import register_learner as register_learner
     from srl.core.registry import register_policy as register_policy
     from srl.core.registry import register_rule as register_rule

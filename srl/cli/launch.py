@@ -59,7 +59,15 @@ def _show(experiment: str | None, overrides: Sequence[str], given: argparse.Name
 
     resumed = resumable(given.resume, read_only=True)
     prepared = prepare_run(experiment, overrides, resumed=resumed, inspect=not given.print_config)
-    print(prepared.config_text(provenance=True).rstrip() if given.print_config else aligned(prepared.lines(), Console().width))
+    if given.print_config:
+        print(prepared.config_text(provenance=True).rstrip())
+        return 0
+    print(aligned(prepared.lines(), Console().width))
+    if prepared.graph.hosts:
+        from srl.launchers.base import launcher_of
+
+        for name, text in launcher_of(prepared.graph).render().items():
+            print(f"\n--- {name}\n{text}")
     return 0
 
 

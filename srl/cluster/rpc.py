@@ -91,6 +91,10 @@ class _Host:
     since: float = float("inf")
     """When its last call ended. A host that never connected does not count as lost: the stall limit of the run covers it."""
     gone: bool = False
+    joined: bool = False
+    """Whether it was ever connected."""
+    reason: str = ""
+    """Why the launcher has given it up."""
 
 
 class RemoteBackend(Backend):
@@ -126,6 +130,14 @@ class RemoteBackend(Backend):
     @property
     def network(self) -> dict[str, Any]:
         return {"bind": f"tcp://{self.address.rpartition(':')[0]}", "encrypt": True}
+
+    def has_joined(self, host: int) -> bool:
+        """Whether its supervisor has connected, now or before."""
+        return self._hosts[host].joined
+
+    def give_up(self, host: int, reason: str) -> None:
+        """Its supervisor has ended: do not wait for the lease."""
+        self._hosts[host].reason = reason
 
     def fileno(self) -> int:
         return self._inbox.fileno()
@@ -166,10 +178,12 @@ class RemoteBackend(Backend):
 
     def _lost(self, host: _Host) -> list[Message]:
         """After `lease` seconds without a call, everything on that host counts as dead."""
-        if host.call is not None or host.gone or time.monotonic() - host.since < self._lease or not host.processes:
+        if host.gone or not host.processes:
+            return []
+        if not host.reason and (host.call is not None or time.monotonic() - host.since < self._lease):
             return []
         names, host.processes, host.gone = sorted(host.processes), set(), True
-        reason = f"no contact with host {host.index} for {self._lease:g} seconds"
+        reason = host.reason or f"no contact with host {host.index} for {self._lease:g} seconds"
         return [{"type": "lost", "process": name, "reason": reason} for name in names]
 
     def _post(self, host: _Host, message: Message) -> None:
@@ -207,7 +221,7 @@ class RemoteBackend(Backend):
         with self._lock:
             if host.call is not None:
                 host.call.put_nowait(None)  # an older call that is dead but not yet noticed
-            host.call = own
+            host.call, host.joined = own, True
             own.put_nowait({"type": "welcome", "taken": host.channel.taken})
             for message in host.channel.resend(hello["taken"]):
                 own.put_nowait(message)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import datetime
 import hmac
 import json
+import platform
 import secrets
 from dataclasses import asdict, dataclass, field
 from typing import IO
 
 from srl.core.errors import UserError
 from srl.core.load import load
+from srl.core.machine import version_of
 
 SERVER_NAME = "controller.srl"
 """The name in the certificate: checked whatever the address is."""
 
 _DAYS = 90
+_PACKAGE = "really-scalable-rl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,17 @@ class Join:
     address: str
     ca: str = field(repr=False)
     token: str = field(repr=False)
+    version: str = field(default_factory=lambda: version_of(_PACKAGE))
+    """Of the package, on the host of the controller."""
+
+    def check_version(self) -> None:
+        """UserError if this host has another version of the package."""
+        if (own := version_of(_PACKAGE)) != self.version:
+            raise UserError(
+                f"host {platform.node()} must have the version of srl that the controller has",
+                ("found", f"{own or 'none'} here, {self.version or 'none'} there"),
+                ("try", "install the same version on all hosts"),
+            )
 
     def dump(self) -> str:
         """One line of JSON, for a pipe."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import select
-import socket
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from srl.cluster.address import address_towards, check_reach
 from srl.cluster.rpc import LEASE, Attachment
 from srl.cluster.security import Join
 from srl.control.processes import ProcessBackend
@@ -34,7 +34,8 @@ class Supervisor:
     def __init__(self, join: Join, host: int, *, lease: float = LEASE, patience: float = PATIENCE) -> None:
         self._backend = ProcessBackend()
         self._lease, self._patience = lease, patience
-        self._own_address = _address_towards(join.address)
+        name, _, port = join.address.rpartition(":")
+        self._own_address = address_towards(name, int(port))
         self._reports: dict[str, ProcessReport] = {}
         self._stopping = 0.0
         self._attachment = Attachment(join, host)
@@ -115,14 +116,6 @@ class Supervisor:
             self._backend.send({"type": kind, "process": process, **fields})
 
 
-def _address_towards(address: str) -> str:
-    """The address of this host towards the controller, where the other hosts can reach it too."""
-    name, _, port = address.rpartition(":")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((name, int(port)))  # sends nothing
-        return str(probe.getsockname()[0])
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="srl.cluster.supervisor", description=__doc__)
     parser.add_argument("--host", type=int, required=True, help="which host of the run this is")
@@ -131,7 +124,11 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=PATIENCE)
     given = parser.parse_args()
     try:
-        supervisor = Supervisor(Join.read(sys.stdin), given.host, lease=given.lease, patience=given.patience)
+        join = Join.read(sys.stdin)
+        join.check_version()
+        if given.lifeline:  # whoever holds it has the controller
+            check_reach(join.address)
+        supervisor = Supervisor(join, given.host, lease=given.lease, patience=given.patience)
     except SrlError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -12,7 +12,19 @@ from srl.core.errors import UserError
 from srl.core.load import load, option
 from srl.core.option import dump
 from srl.core.schedule import Schedule
-from srl.core.types import Checkpoint, Component, Matches, OnFailure, PastVersions, PolicyEntry, Shown, Stop
+from srl.core.types import (
+    HOME,
+    LOCAL,
+    Checkpoint,
+    Component,
+    HostGroup,
+    Matches,
+    OnFailure,
+    PastVersions,
+    PolicyEntry,
+    Shown,
+    Stop,
+)
 from srl.core.where import Provenance
 
 Auto = Literal["auto"]
@@ -108,6 +120,7 @@ class WorkerSettings:
     device: str = option("cpu", "cpu, cuda, cuda:1")
     on_failure: OnFailure = option("stop", "reaction to a failure: stop the run, restart the process, or leave it and continue")
     restarts: int = option(3, "restarts per hour before the run is stopped", low=0)
+    hosts: str = option(HOME, "group of `hosts` that they run on; home: the machine that the run is started on")
     ports: Mapping[str, str] = option({}, "port -> stream; an unknown stream is created")
 
 
@@ -151,6 +164,10 @@ class Experiment:
     streams: Mapping[str, StreamSettings] = field(default_factory=dict)
     """Settings by stream name, by kind, or for all: {all: {via: zmq}}"""
     workers: Mapping[str, Mapping[str, Any]] = option({}, "settings of workers by node or kind, and additional workers")
+    hosts: Mapping[str, HostGroup] = field(default_factory=dict)
+    """Groups of hosts by name, each with count, cores, memory, gpus, addresses; docs/cluster.md"""
+    launcher: Component = field(default_factory=lambda: Component(LOCAL))
+    """What starts the workers on `hosts`; local: all of them run on this machine; see --help launcher"""
     sinks: tuple[str, ...] = option((), "receivers of reports besides console, metrics.jsonl and TensorBoard: my.py:Csv")
     plugins: tuple[str, ...] = option((), "modules or .py files to import, which register names; import=pkg.mod adds one")
     name: str = option("run", "name of the folder under runs/")
@@ -181,6 +198,7 @@ SECTIONS: dict[str, type] = {
     "opponents": Opponents,
     "streams": StreamSettings,
     "workers": WorkerSettings,
+    "hosts": HostGroup,
 }
 """Sections of `--help SECTION`, besides algorithm, policy and env."""
 

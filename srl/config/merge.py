@@ -11,7 +11,7 @@ from srl.core.load import nearest
 from srl.core.option import shown
 from srl.core.where import COMMAND_LINE, Path, Provenance, Where, dotted
 
-_COMPONENTS = ("env", "policy", "algorithm", "transform", "learner")
+_COMPONENTS = ("env", "policy", "algorithm", "transform", "learner", "launcher")
 _FAMILIES = ("envs", "policies", "algorithms", "workers")
 
 

@@ -74,6 +74,10 @@ BUILTIN: dict[str, dict[str, str]] = {
         "ipc": "srl.streams.zmq:IpcTransport",
     },
     "rule": {"uniform": "srl.workers.rules:Uniform", "win_rate": "srl.workers.rules:WinRate"},
+    "launcher": {
+        "loopback": "srl.launchers.loopback:Loopback",
+        "ssh": "srl.launchers.ssh:Ssh",
+    },
     "transform": {},
     "sink": {},
 }
@@ -203,6 +207,7 @@ register_learner = _registers("learner")
 register_worker = _registers("worker")
 register_transport = _registers("transport")
 register_transform = _registers("transform")
+register_launcher = _registers("launcher")
 register_rule = _registers("rule")
 register_sink = _registers("sink")
 

@@ -127,6 +127,34 @@ class PastVersions:
     hold: int = option(4, "slabs played before the next choice; win_rate also waits until an episode has ended", low=1)
 
 
+HOME = "home"
+"""The host that a run is started on: where nodes are that name no other hosts."""
+LOCAL = "local"
+"""The launcher that starts nothing elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostGroup:
+    """Hosts of one kind, besides the one that the run is started on. `workers.NODE.hosts: GROUP` places workers on them."""
+
+    count: int | None = option(None, "number of hosts; null: as many as there are addresses, else 1", low=1, high=100_000)
+    cores: int | None = option(None, "cores of each host that may be used; null: not checked", low=1)
+    gpus: int = option(0, "GPUs of each host", low=0)
+    memory: float | None = option(None, "GB of memory of each host; null: not checked", above=0)
+    addresses: tuple[str, ...] = option((), "names or addresses of the hosts, for launchers that do not find them by themselves")
+
+    def __post_init__(self) -> None:
+        if self.addresses and self.count not in (None, len(self.addresses)):
+            raise SettingError(
+                "count", f"must be the number of addresses ({len(self.addresses)}), not {self.count}", ("try", "leave count out")
+            )
+
+    @property
+    def size(self) -> int:
+        """The number of hosts."""
+        return self.count or len(self.addresses) or 1
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerId:
     """Which worker of which node, and how often it was started."""

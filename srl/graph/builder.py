@@ -15,7 +15,7 @@ from srl.graph.check import check_node
 from srl.graph.placement import inside as placed_inside
 from srl.graph.spec import Node, Stream
 
-_OF_NODES = ("count", "threads", "device", "on_failure", "restarts")
+_OF_NODES = ("count", "threads", "device", "on_failure", "restarts", "hosts")
 _NAMES = {"sample": "samples", "infer": "ask", "param": "params"}
 
 
@@ -47,7 +47,7 @@ class GraphBuilder:
 
     def node(self, worker: str | type, name: str = "", *, inside: Node | str | None = None, **given: Any) -> Node:
         """A group of like workers. `given`: streams by port, settings of the node (`count`, `threads`, `device`,
-        `on_failure`, `restarts`), and the arguments of the worker class.
+        `on_failure`, `restarts`, `hosts`), and the arguments of the worker class.
 
         A port that exists for each policy takes a list of streams, or a mapping from what follows `port:`.
         `inside`: in the processes of the workers of that node.

@@ -11,9 +11,10 @@ from srl.core.machine import Machine
 from srl.core.option import written
 from srl.core.registry import REGISTRIES
 from srl.core.text import article, count
-from srl.core.types import SIDES
+from srl.core.types import HOME, SIDES
 from srl.core.where import dotted
-from srl.graph.placement import members, owner, processes, processes_by_side, via_of, workers_by_process
+from srl.graph.hosts import check_hosts, crowded, processes_by_host
+from srl.graph.placement import members, owner, processes, processes_by_side, via_of
 from srl.graph.spec import Graph, Node, Stream
 
 
@@ -33,6 +34,7 @@ def check(graph: Graph) -> None:
         _placement(graph, node)
     for stream in graph.streams:
         _stream(graph, stream)
+    check_hosts(graph)
     for node in graph.nodes:
         node.kind.check(node.loaded, node, graph)
 
@@ -81,6 +83,8 @@ def check_resources(graph: Graph, machine: Machine) -> None:
     """Check that this machine has the devices and threads of every node."""
     devices = ["cpu", *(f"cuda:{number}" for number in range(machine.gpus))]
     for node in graph.nodes:
+        if node.hosts != HOME:
+            continue
         if node.threads > machine.cores:
             raise UserError(
                 f"'{node.name}' needs {node.threads} threads, but this machine has {count(machine.cores, 'usable core')}",
@@ -100,8 +104,8 @@ def check_resources(graph: Graph, machine: Machine) -> None:
 
 def notes(graph: Graph, machine: Machine) -> list[str]:
     """Notes about settings that are allowed but probably unintended."""
-    threads = sum(graph.node(name.rpartition("/")[0]).threads for name in workers_by_process(graph))
-    found = []
+    threads = sum(graph.node(name.rpartition("/")[0]).threads for name in processes_by_host(graph)[HOME])
+    found = list(crowded(graph))
     if graph.mode == "local" and threads > 4 * machine.cores:
         found.append(f"{threads} threads share {count(machine.cores, 'core')}: fewer sampling.workers would waste less")
     for stream in graph.streams:

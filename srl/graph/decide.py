@@ -10,11 +10,13 @@ from srl.core.errors import NotImportable, UserError
 from srl.core.machine import Machine
 from srl.core.registry import IN_PARTS, REGISTRIES
 from srl.core.text import count
+from srl.core.types import HOME, LOCAL, Component
 from srl.core.where import Provenance
 from srl.graph import replays
 from srl.graph.builder import GraphBuilder
 from srl.graph.by_hand import by_hand
 from srl.graph.check import near
+from srl.graph.hosts import known_hosts
 from srl.graph.layouts import REMOTE, TOGETHER, Sizes
 from srl.graph.opponents import add_opponents
 from srl.graph.ranks import check_together, most_ranks, ranks_of
@@ -60,7 +62,7 @@ def choose(experiment: Experiment, machine: Machine) -> tuple[str, str]:
     off = experiment.replay is not None
     if experiment.mode == "inline":
         return "inline", "layout inline: mode=inline puts everything in one process"
-    if machine.cores == 1 and machine.gpus == 0:
+    if machine.cores == 1 and machine.gpus == 0 and not _away(experiment):
         return "inline", "layout inline: one usable core, so processes would only take turns"
     cores = count(machine.cores, "usable core")
     if off:
@@ -118,7 +120,8 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
     if sampling.workers != "auto":
         workers = sampling.workers
     else:
-        wish = 1 if together else max(1, machine.cores - (1 if remote and machine.cores > 2 else 0))
+        cores = _sampling_cores(experiment, machine)
+        wish = 1 if together else max(1, cores - (1 if remote and cores > 2 else 0))
         wish = max(wish, experiment.replay.shards if experiment.replay else 1)
         ranks = most_ranks(experiment)  # each of several trainers of a policy has actors of its own
         wish = -(-wish // ranks) * ranks
@@ -172,6 +175,9 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
     drawn = {node.args.get("slabs") == 0 for node in nodes if node.worker == "trainer"}
     if len(drawn) == 1:  # else each trainer has an interval of its own
         checkpoint = replace(checkpoint, every=checkpoint.interval(from_replay=drawn.pop()))
+    known_hosts(nodes, experiment.hosts, experiment.launcher)
+    if not (away := _away(experiment)):
+        nodes = [replace(node, hosts=HOME) for node in nodes]
     return Graph(
         env=experiment.env,
         policies=experiment.entries(),
@@ -186,4 +192,20 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
         sinks=experiment.sinks,
         name=experiment.name,
         expect=dict(experiment.expect),
+        hosts=dict(experiment.hosts) if away else {},
+        launcher=experiment.launcher if away else Component(LOCAL),
     )
+
+
+def _away(experiment: Experiment) -> bool:
+    """Whether workers may run on other hosts: else the file's placement has no effect, so that it runs on a desktop too."""
+    return experiment.launcher.use != LOCAL and experiment.mode != "inline"
+
+
+def _sampling_cores(experiment: Experiment, machine: Machine) -> int:
+    """Cores that actors have: those of their hosts, if they are placed on some that say how many they have."""
+    settings = experiment.workers.get("actor", {})
+    group = experiment.hosts.get(str(settings.get("hosts", HOME)))
+    if group is None or not _away(experiment):
+        return machine.cores
+    return group.size * (group.cores or 1)

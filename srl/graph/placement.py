@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from srl.core.errors import UserError
-from srl.core.types import WorkerId
+from srl.core.types import HOME, WorkerId
 from srl.graph.spec import Graph, Node, Stream
 
 
 def inside(node: Node, host: Node, **changes: Any) -> Node:
     """The node placed inside another: they live and die together, so the host says what a failure means."""
-    return replace(node, inside=host.name, on_failure=host.on_failure, restarts=host.restarts, **changes)
+    return replace(node, inside=host.name, on_failure=host.on_failure, restarts=host.restarts, hosts=host.hosts, **changes)
 
 
 def owner(graph: Graph, node: Node, index: int) -> tuple[str, int]:
@@ -39,6 +39,14 @@ def workers_by_process(graph: Graph, incarnation: int = 0) -> dict[str, tuple[Wo
             home, number = owner(graph, node, index) if graph.mode != "inline" else (graph.nodes[0].name, 0)
             found.setdefault(f"{home}/{number}", []).append(WorkerId(node.name, index, incarnation))
     return {name: tuple(workers) for name, workers in found.items()}
+
+
+def host_of(graph: Graph, name: str, index: int) -> str:
+    """`home`, or `cpu/0`: the host of a process. Worker i of n is on host i * hosts // n of its group."""
+    node = graph.node(name)
+    if graph.mode == "inline" or node.hosts == HOME:
+        return HOME
+    return f"{node.hosts}/{index * graph.hosts[node.hosts].size // node.count}"
 
 
 def members(graph: Graph, stream: str) -> Iterator[tuple[Node, str, str]]:
@@ -78,7 +86,7 @@ def processes_by_side(graph: Graph, stream: str) -> dict[str, set[tuple[str, int
 
 
 def via_of(graph: Graph, stream: Stream) -> str:
-    """What `auto` means: inproc where every end finds its peers in its own process, else shared memory.
+    """What `auto` means: inproc where every end finds its peers in its own process, else shared memory within a host, else zmq.
 
     A question may be answered by any server: one in each client's process is enough. Parameters
     go to everybody, so all ends must share one process.
@@ -94,4 +102,6 @@ def via_of(graph: Graph, stream: Stream) -> str:
         return "inproc" if homes and all(home == other for home, other in homes) else "shm"
     first, *others = processes_by_side(graph, stream.name).values()
     together = all(other == first for other in others) and (stream.kind == "infer" or len(first) == 1)
-    return "inproc" if together else "shm"
+    if together:
+        return "inproc"
+    return "shm" if len({host_of(graph, *one) for one in first.union(*others)}) == 1 else "zmq"

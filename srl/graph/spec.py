@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
-from srl.core.types import Checkpoint, Component, OnFailure, PolicyEntry, Stop
+from srl.core.types import HOME, LOCAL, Checkpoint, Component, HostGroup, OnFailure, PolicyEntry, Stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,8 @@ class Node:
     device: str = "cpu"
     on_failure: OnFailure = "stop"
     restarts: int = option(3, "restarts an hour before the run ends", low=0)
+    hosts: str = HOME
+    """The group of hosts that its processes are spread over."""
 
     @property
     def kind(self) -> Any:
@@ -77,6 +79,8 @@ class Graph:
     """Registered names or paths, beside the console, metrics.jsonl and TensorBoard."""
     name: str = "run"
     expect: Mapping[str, float] = field(default_factory=dict)
+    hosts: Mapping[str, HostGroup] = field(default_factory=dict)
+    launcher: Component = field(default_factory=lambda: Component(LOCAL))
 
     @property
     def learning(self) -> dict[str, PolicyEntry]:

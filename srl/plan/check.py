@@ -5,7 +5,9 @@ from __future__ import annotations
 from srl.core.errors import SettingError, UserError
 from srl.core.machine import Machine
 from srl.core.spec import total_bytes
+from srl.core.types import HOME
 from srl.graph.check import node_path
+from srl.graph.hosts import processes_by_host, stream_hosts
 from srl.graph.placement import members
 from srl.graph.spec import Graph, Stream
 from srl.plan.specs import Derived
@@ -55,7 +57,7 @@ def check_windows(graph: Graph, derived: Derived) -> None:
 
 def check_memory(graph: Graph, derived: Derived, machine: Machine) -> int:
     """Bytes of shared memory that the run takes; E08 if the machine has less."""
-    wanted = {stream.name: _shared_bytes(graph, stream, derived) for stream in graph.streams}
+    wanted = {one.name: _shared_bytes(graph, one, derived) for one in graph.streams if HOME in stream_hosts(graph, one.name)}
     total = sum(wanted.values())
     if total > machine.shared_free:
         most = max(wanted, key=lambda name: wanted[name])
@@ -65,6 +67,14 @@ def check_memory(graph: Graph, derived: Derived, machine: Machine) -> int:
             ("try", "fewer sampling.envs, fewer sampling.steps, or a smaller staleness.max"),
             code="E08",
         )
+    for host, group in ((name, graph.hosts[name.partition("/")[0]]) for name in processes_by_host(graph) if name != HOME):
+        there = sum(_shared_bytes(graph, one, derived) for one in graph.streams if stream_hosts(graph, one.name) == {host})
+        if group.memory is not None and there > group.memory * 1e9:
+            raise UserError(
+                f"the streams within host {host} take {there / 1e9:.1f} GB of memory, and it has {group.memory:g} GB",
+                ("try", "fewer sampling.envs, fewer sampling.steps, or more hosts"),
+                code="E08",
+            )
     _check_replay_memory(graph, derived, machine.shared_free - total)
     return total
 

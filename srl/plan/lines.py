@@ -9,7 +9,9 @@ from srl.api.inputs import encoders
 from srl.core.machine import Machine
 from srl.core.text import count, size
 from srl.core.tree import leaves
-from srl.graph.placement import processes
+from srl.core.types import HOME
+from srl.graph.hosts import hosts_lines, processes_by_host, stream_hosts
+from srl.graph.placement import via_of
 from srl.graph.show import times, words
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived
@@ -30,6 +32,10 @@ def plan_lines(
         lines.append((f"policy {name}" if len(graph.policies) > 1 else "policy", f"{words(entry.policy)}{learner}{numbers}"))
     lines += [("why", reason) for reason in why]
     lines.append(("workers", "\n".join(_node_line(graph, node) for node in graph.nodes)))
+    if graph.hosts:
+        lines += [("launcher", words(graph.launcher)), ("hosts", hosts_lines(graph))]
+        far = [one.name for one in graph.streams if via_of(graph, one) != "inproc" and len(stream_hosts(graph, one.name)) > 1]
+        lines.append(("between hosts", ", ".join(far) or "no stream"))
     lines += [("batch", text) for text in _batches(graph, derived)]
     lines.append(("threads", _threads(graph, machine)))
     if derived is not None:
@@ -79,8 +85,8 @@ def _minibatches(rows: int, most: int) -> str:
 def _threads(graph: Graph, machine: Machine) -> str:
     if graph.mode == "inline":
         return f"1 process on {count(machine.cores, 'usable core')}"
-    owners = set().union(*(processes(graph, node) for node in graph.nodes))
-    threads = sum(graph.node(name).threads for name, _ in owners)
+    owners = processes_by_host(graph)[HOME]
+    threads = sum(graph.node(name.rpartition("/")[0]).threads for name in owners)
     return f"{count(len(owners), 'process')}, {count(threads, 'thread')} on {count(machine.cores, 'usable core')}"
 
 

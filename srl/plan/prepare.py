@@ -16,6 +16,7 @@ from srl.core.errors import UserError
 from srl.core.machine import Machine
 from srl.core.option import written
 from srl.core.registry import REGISTRIES, dotted_path, load_plugins
+from srl.core.types import LOCAL
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.check import check, check_resources, notes
 from srl.graph.decide import Decided, decide
@@ -204,5 +205,6 @@ def _needs_plugins(experiment: Experiment) -> bool:
     names += [("worker", settings.get("use")) for settings in experiment.workers.values()]
     names += [("sink", name) for name in experiment.sinks]
     names += [("transport", stream.via) for stream in experiment.streams.values() if stream.via != "auto"]
+    names += [("launcher", experiment.launcher.use)] if experiment.launcher.use != LOCAL else []
     names += [("rule", experiment.opponents.choose)] if experiment.opponents is not None else []
     return any(isinstance(name, str) and name not in REGISTRIES[kind] and ":" not in name for kind, name in names)

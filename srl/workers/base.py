@@ -80,6 +80,8 @@ class Worker(ABC):
     """Several workers of one node do one thing together: if one is restarted, all are."""
     drains: ClassVar[bool] = True
     """The end of a run waits until it has drained; False: it has nothing to finish, and no time for it on a busy machine."""
+    writes: ClassVar[bool] = False
+    """It reads and writes the run folder, so it must run where that is."""
     slow: ClassVar[bool] = False
     """Its `poll` takes long, as an update does: workers of other processes must not wait for others of its process."""
 

@@ -60,6 +60,7 @@ class EvaluatorWorker(Resumable, Worker):
 
     ports = {"params": Port("param", "subscriber")}
     Args = EvaluatorArgs
+    writes = True
     nice = 19
     noun = "evaluator"
     advice = None

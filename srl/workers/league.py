@@ -77,6 +77,7 @@ class LeagueWorker(Resumable, Worker):
         "past": Port("param", "publisher"),
     }
     Args = LeagueArgs
+    writes = True
     noun = "league"
     args: LeagueArgs
 

@@ -61,6 +61,7 @@ class ReplayWorker(Resumable, Worker):
         "feedback": Port("sample", "consumer", optional=True, divided=True),
     }
     Args = ReplayArgs
+    writes = True
     nice = 0
     noun = "replay"
     advice = ("several replays (workers.replay.count)", "smaller batches, or fewer updates per step")

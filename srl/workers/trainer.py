@@ -77,6 +77,7 @@ class TrainerWorker(Resumable, Worker):
         "feedback": Port("sample", "producer", optional=True),
     }
     Args = TrainerArgs
+    writes = True
     nice = 0
     noun = "trainer"
     advice = ("more threads for the trainer", "fewer epochs or larger minibatches")

@@ -27,6 +27,7 @@ class ViewerWorker(Worker):
 
     ports = {"params": Port("param", "subscriber")}
     Args = ViewerArgs
+    writes = True
     nice = BELOW_ALL
     noun = "viewer"
     advice = None

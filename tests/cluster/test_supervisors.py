@@ -16,15 +16,18 @@ from typing import Any
 import grpc
 import pytest
 
-from srl.cluster.loopback import LoopbackCluster, end_supervisor, start_supervisor
 from srl.cluster.rpc import METHOD, SERVICE, TOKEN, RemoteBackend
 from srl.cluster.security import SERVER_NAME, new_credentials
 from srl.control.controller import Controller
+from srl.core.types import Component, HostGroup
+from srl.launchers.backend import LaunchedBackend
+from srl.launchers.loopback import Loopback, LoopbackArgs
+from srl.launchers.piped import end_supervisor, start_supervisor
 from srl.observe.ledger import table
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.workers.messages import unpack
-from tests.control.rig import derived, graph
+from tests.control.rig import derived, graph, with_node
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +36,8 @@ ROOT = Path(__file__).parents[2]
 def remote(*, lease: float = 30.0, options: Sequence[str] = ()) -> Iterator[Any]:
     """A backend of one remote host that takes everything, and its supervisor."""
     backend = RemoteBackend(1, lambda _: 0, credentials=new_credentials(), lease=lease)
-    supervisor = start_supervisor(backend.join, 0, options)
+    command = [*Loopback(LoopbackArgs(), ()).command(0), *options]
+    supervisor = start_supervisor(command, backend.join)
     try:
         yield backend, supervisor
     finally:
@@ -49,14 +53,17 @@ def run(work: Any, backend: Any, tmp_path: Path, **more: Any) -> tuple[Controlle
 
 
 def test_home_and_a_remote_supervisor_run_one_graph_over_encrypted_streams(tmp_path: Path) -> None:
-    work = graph(counters=2, via="zmq")
-    cluster = LoopbackCluster(work)
+    work = graph(counters=2, hosts={"far": HostGroup()}, launcher=Component("loopback"), via="zmq")
+    work = with_node(work, "counter", hosts="far")
+    cluster = LaunchedBackend(work)
+    assert isinstance(cluster.launcher, Loopback)
+    (supervisor,) = cluster.launcher.running.values()
     controller, result = run(work, cluster, tmp_path)
     assert result.kind == "done", result.format()
     assert controller.totals.env_steps == 1000
     (ledger,) = controller.totals.ledgers()
     assert ledger.balanced, table([ledger])
-    assert cluster.supervisors[0].returncode == 0
+    assert supervisor.returncode == 0
     assert cluster.remote.refused == 0
 
 

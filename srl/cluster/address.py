@@ -1,0 +1,31 @@
+"""The address of this host towards another one, and whether the other can be reached."""
+
+from __future__ import annotations
+
+import platform
+import socket
+
+from srl.core.errors import UserError
+
+_WITHIN = 5.0
+"""Seconds to connect."""
+
+
+def address_towards(name: str, port: int = 9) -> str:
+    """The address of this host on the way to another one, where that one and its neighbours can reach it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((name, port))  # sends nothing
+        return str(probe.getsockname()[0])
+
+
+def check_reach(address: str) -> None:
+    """UserError if nothing answers at the address of the controller."""
+    name, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((name, int(port)), _WITHIN).close()
+    except OSError as error:
+        raise UserError(
+            f"host {platform.node()} cannot reach the controller at {address}",
+            ("cause", error.strerror or str(error)),
+            ("try", "launcher.address=... with an address that this host can reach, launcher.port=... with a port that is open"),
+        ) from error

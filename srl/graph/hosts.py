@@ -1,0 +1,160 @@
+"""Which host each process of a graph runs on, and checks of what its hosts have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from srl.core.errors import UserError
+from srl.core.load import meant
+from srl.core.registry import REGISTRIES
+from srl.core.text import count
+from srl.core.types import HOME, LOCAL, Component, HostGroup
+from srl.graph.placement import host_of, processes_by_side, workers_by_process
+from srl.graph.spec import Graph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host that takes part in a run, besides the one that it is started on."""
+
+    group: str
+    index: int
+    """Its number in the group."""
+    address: str
+    """As it is in the file; empty if the launcher finds hosts by itself."""
+
+    @property
+    def name(self) -> str:
+        """`cpu/0`"""
+        return f"{self.group}/{self.index}"
+
+    @property
+    def words(self) -> str:
+        """`cpu/0 (10.0.0.1)`"""
+        return f"{self.name} ({self.address})" if self.address else self.name
+
+
+def hosts_of(graph: Graph) -> tuple[Host, ...]:
+    """All hosts of the groups that nodes are placed on."""
+    used = {node.hosts for node in graph.nodes if node.inside is None}
+    return tuple(
+        Host(name, index, group.addresses[index] if group.addresses else "")
+        for name, group in graph.hosts.items()
+        if name in used
+        for index in range(group.size)
+    )
+
+
+def processes_by_host(graph: Graph) -> dict[str, list[str]]:
+    """`home` and the name of each host -> its processes."""
+    found: dict[str, list[str]] = {HOME: [], **{host.name: [] for host in hosts_of(graph)}}
+    for process in workers_by_process(graph):
+        name, _, index = process.rpartition("/")
+        found[host_of(graph, name, int(index))].append(process)
+    return found
+
+
+def known_hosts(nodes: Sequence[Node], groups: Mapping[str, HostGroup], launcher: Component) -> None:
+    """UserError if a node is placed on a group that is not in the file, or nothing is called like the launcher."""
+    if HOME in groups:
+        raise UserError(
+            f"'hosts.{HOME}' is not a valid name of a group: it is the machine that the run is started on",
+            ("try", "another name"),
+            code="E03",
+            path=("hosts", HOME),
+        )
+    for node in nodes:
+        if node.hosts != HOME and node.hosts not in groups and node.inside is None:
+            raise UserError(
+                f"'{node.name}' is placed on hosts '{node.hosts}', but there is no such group",
+                *meant(node.hosts, list(groups)),
+                ("groups", ", ".join(groups) or "none"),
+                ("try", f"hosts.{node.hosts}.addresses=[name-of-a-host]"),
+                code="E10",
+                path=("graph", "nodes", node.name, "hosts"),
+            )
+    if launcher.use != LOCAL and ":" not in launcher.use and launcher.use not in (names := REGISTRIES["launcher"].names()):
+        raise UserError(
+            f"no launcher is called '{launcher.use}'",
+            *meant(launcher.use, [LOCAL, *names]),
+            ("known", ", ".join([LOCAL, *names])),
+            code="E07",
+            path=("launcher",),
+        )
+
+
+def check_hosts(graph: Graph) -> None:
+    """What is placed on a group fits its hosts, and can do its work there."""
+    for node in graph.nodes:
+        if node.inside is not None or node.hosts == HOME or graph.mode == "inline":
+            continue
+        group, path = graph.hosts[node.hosts], ("graph", "nodes", node.name)
+        inner = [one for one in graph.nodes if one is node or one.inside == node.name]
+        if writer := next((one.name for one in inner if one.kind.writes), None):
+            raise UserError(
+                f"'{writer}' cannot run on hosts '{node.hosts}': it writes into the run folder, which is on this machine",
+                ("try", f"workers.{node.name}.hosts={HOME}"),
+                code="E10",
+                path=(*path, "hosts"),
+            )
+        if group.cores is not None and node.threads > group.cores:
+            raise UserError(
+                f"'{node.name}' needs {node.threads} threads, but hosts '{node.hosts}' have {count(group.cores, 'core')}",
+                ("try", f"workers.{node.name}.threads={group.cores}"),
+                code="E08",
+                path=(*path, "threads"),
+            )
+        for one in inner:
+            if one.device.startswith("cuda") and int(one.device.partition(":")[2] or 0) >= group.gpus:
+                raise UserError(
+                    f"'{one.name}' needs device {one.device}, but hosts '{node.hosts}' have"
+                    f" {count(group.gpus, 'GPU') if group.gpus else 'no GPU'}",
+                    ("try", f"workers.{one.name}.device=cpu, or hosts.{node.hosts}.gpus={group.gpus + 1} if they have"),
+                    code="E08",
+                    path=("graph", "nodes", one.name, "device"),
+                )
+    for stream in graph.streams:
+        if stream.via in ("shm", "ipc") and len(stream_hosts(graph, stream.name)) > 1:
+            raise UserError(
+                f"stream '{stream.name}' cannot use {stream.via}: its ends are on different hosts",
+                ("hosts", ", ".join(sorted(stream_hosts(graph, stream.name)))),
+                ("try", "via: auto, or via: zmq"),
+                code="E10",
+                path=("graph", "streams", stream.name, "via"),
+            )
+
+
+def stream_hosts(graph: Graph, stream: str) -> set[str]:
+    """The hosts that the ends of this stream are on."""
+    return {host_of(graph, *one) for side in processes_by_side(graph, stream).values() for one in side}
+
+
+def crowded(graph: Graph) -> Iterator[str]:
+    """Notes about hosts with more threads than cores, and hosts without work."""
+    placed = processes_by_host(graph)
+    for name, group in graph.hosts.items():
+        own = {host: names for host, names in placed.items() if host.startswith(f"{name}/")}
+        if not own:
+            yield f"no worker is placed on hosts '{name}'"
+            continue
+        if idle := [host for host, names in own.items() if not names]:
+            yield f"{count(len(idle), 'host')} of '{name}' without a worker: more sampling.workers would use them"
+        most = max(sum(graph.node(one.rpartition("/")[0]).threads for one in names) for names in own.values())
+        if group.cores is not None and most > group.cores:
+            yield f"{most} threads share the {count(group.cores, 'core')} of a host of '{name}': fewer workers would waste less"
+
+
+def hosts_lines(graph: Graph) -> str:
+    """Which process is where, a line for each host."""
+    words = {HOME: f"{HOME} (this machine)", **{host.name: host.words for host in hosts_of(graph)}}
+    return "\n".join(f"{words[host]}: {_short(names) or 'nothing'}" for host, names in processes_by_host(graph).items())
+
+
+def _short(processes: list[str]) -> str:
+    """`actor/0-15, trainer/0`"""
+    numbers: dict[str, list[int]] = {}
+    for process in processes:
+        name, _, index = process.rpartition("/")
+        numbers.setdefault(name, []).append(int(index))
+    return ", ".join(f"{name}/{own[0]}" + (f"-{own[-1]}" if len(own) > 1 else "") for name, own in numbers.items())

@@ -1,0 +1,64 @@
+"""The processes of a run over several hosts: those of this machine as children, all others by the supervisors of their hosts."""
+
+from __future__ import annotations
+
+import time
+
+from srl.cluster.rpc import RemoteBackend
+from srl.cluster.security import new_credentials
+from srl.control.backend import CompositeBackend
+from srl.control.processes import ProcessBackend
+from srl.core.errors import UserError
+from srl.graph.hosts import hosts_of, processes_by_host
+from srl.graph.spec import Graph
+from srl.launchers.base import Launcher, launcher_of
+from srl.workers.messages import Message
+
+_GRACE = 5.0
+
+
+class LaunchedBackend(CompositeBackend):
+    """The processes of this machine, and those of the hosts that a launcher starts."""
+
+    def __init__(self, graph: Graph, launcher: Launcher | None = None) -> None:
+        self.launcher = launcher or launcher_of(graph)
+        self._hosts = hosts_of(graph)
+        names = [host.name for host in self._hosts]
+        placed = {process: host for host, processes in processes_by_host(graph).items() for process in processes}
+        where = {process: names.index(host) if host in names else -1 for process, host in placed.items()}
+        bind = self.launcher.check()
+        self._home = ProcessBackend()
+        self.remote = RemoteBackend(len(names), lambda one: where[one], credentials=new_credentials(), run=graph.name, bind=bind)
+        super().__init__([self._home, self.remote], lambda one: int(where[one] >= 0))
+        self._late = time.monotonic() + self.launcher.patience
+        self._waiting = set(range(len(names)))
+        try:
+            self.launcher.start(self.remote.join)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """Process -> pid, of those that this process started itself."""
+        return self._home.processes
+
+    def poll(self, timeout: float) -> list[Message]:
+        messages = super().poll(timeout)
+        self._waiting = {host for host in self._waiting if not self.remote.has_joined(host)}
+        for gone in self.launcher.poll():
+            if gone.host in self._waiting:
+                raise _not_there(self._hosts[gone.host].words, gone.reason)
+            self.remote.give_up(gone.host, gone.reason)
+        if self._waiting and time.monotonic() > self._late:
+            late = ", ".join(self._hosts[host].words for host in sorted(self._waiting))
+            raise _not_there(late, f"no answer within {self.launcher.patience:g} seconds")
+        return messages
+
+    def close(self) -> None:
+        super().close()
+        self.launcher.stop(_GRACE)
+
+
+def _not_there(host: str, reason: str) -> UserError:
+    return UserError(f"host {host} did not join the run", ("because", reason), code="E08")

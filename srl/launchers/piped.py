@@ -1,0 +1,98 @@
+"""Launchers whose supervisors are commands of this machine. The pipe to a command carries the secrets and is its lifeline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from srl.cluster.security import Join
+from srl.control.processes import environment
+from srl.graph.hosts import Host
+from srl.launchers.base import Gone, Launcher
+
+_LINES = 6
+"""Last lines of the output of a command that are shown when it fails."""
+
+
+class PipedLauncher(Launcher):
+    """One command for each host: it runs `python -m srl.cluster.supervisor --lifeline`, here or far away."""
+
+    def __init__(self, args: Any, hosts: Sequence[Host]) -> None:
+        super().__init__(args, hosts)
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+        """Number of the host -> its command."""
+        self._outputs: dict[int, IO[bytes]] = {}
+
+    @abstractmethod
+    def command(self, host: int) -> list[str]:
+        """The command that starts the supervisor of this host; no secrets."""
+
+    def why(self, code: int) -> str:
+        """What an exit code of the command means, in words."""
+        return f"its supervisor ended with exit code {code}"
+
+    def render(self) -> Mapping[str, str]:
+        return {self.hosts[host].name: shlex.join(self.command(host)) for host in range(len(self.hosts))}
+
+    def start(self, join: Join) -> None:
+        for host in range(len(self.hosts)):
+            self._outputs[host] = tempfile.TemporaryFile()  # noqa: SIM115
+            self.running[host] = start_supervisor(self.command(host), join, self._outputs[host])
+
+    def poll(self) -> list[Gone]:
+        ended = {host: code for host, one in self.running.items() if (code := one.poll()) is not None}
+        gone = [Gone(host, f"{self.why(code)}{self._said(host)}") for host, code in ended.items()]
+        for host in ended:
+            self._end(host, 0.0)
+        return gone
+
+    def stop(self, grace: float) -> None:
+        end = time.monotonic() + grace
+        for one in self.running.values():
+            _cut(one)
+        for host in list(self.running):
+            self._end(host, max(0.0, end - time.monotonic()))
+
+    def _end(self, host: int, grace: float) -> None:
+        end_supervisor(self.running.pop(host), grace)
+        self._outputs.pop(host).close()
+
+    def _said(self, host: int) -> str:
+        output = self._outputs[host]
+        size = os.fstat(output.fileno()).st_size
+        lines = os.pread(output.fileno(), 2000, max(0, size - 2000)).decode(errors="replace").splitlines()[-_LINES:]
+        return "".join(f"\n{line}" for line in lines)
+
+
+def start_supervisor(command: Sequence[str], join: Join, output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """Start a command, and write the join line into its standard input, which stays open: its lifeline."""
+    supervisor = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment(), process_group=0
+    )
+    assert supervisor.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it has ended already: `poll` says so
+        supervisor.stdin.write(join.dump().encode() + b"\n")
+        supervisor.stdin.flush()
+    return supervisor
+
+
+def end_supervisor(supervisor: subprocess.Popen[bytes], grace: float = 5.0) -> None:
+    """Cut its lifeline, and kill it if it does not end within `grace` seconds. Idempotent."""
+    _cut(supervisor)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        supervisor.wait(grace)
+    supervisor.kill()
+    supervisor.wait()
+
+
+def _cut(supervisor: subprocess.Popen[bytes]) -> None:
+    if supervisor.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            supervisor.stdin.close()

@@ -1,0 +1,84 @@
+"""`launcher: ssh`: a supervisor on each host by ssh, with the keys and the configuration of the person who starts the run."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from srl.cluster.address import address_towards
+from srl.core.errors import UserError
+from srl.core.load import option
+from srl.launchers.piped import PipedLauncher
+
+_OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=1", "ServerAliveCountMax=5", "LogLevel=ERROR")
+"""No question is asked; a cut link is noticed after 5 seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SshArgs:
+    """How to reach the hosts. Users, ports and keys stand best in ~/.ssh/config."""
+
+    user: str | None = option(None, "user name on the hosts; null: as ssh decides")
+    options: tuple[str, ...] = option((), "options of ssh: [-i, key], [-F, file], [-p, '2222']")
+    python: str | None = option(None, "Python on the hosts, with srl installed; null: the path of the one in use here")
+    directory: str | None = option(None, "folder on the hosts to start in; null: this one")
+    address: str | None = option(None, "address of this machine as the hosts reach it; null: the one that packets to them have")
+    port: int = option(0, "port that supervisors connect to; 0: any that is free", low=0, high=65535)
+
+
+class Ssh(PipedLauncher):
+    """Starts supervisors by ssh. When the connection ends, they do too, with everything that they have started."""
+
+    Args = SshArgs
+    args: SshArgs
+
+    def check(self) -> str:
+        if shutil.which("ssh") is None:
+            raise UserError("launcher ssh needs the program ssh", ("try", "apt install openssh-client"), path=("launcher",))
+        for host in self.hosts:
+            if not host.address:
+                raise UserError(
+                    f"'hosts.{host.group}' has no addresses",
+                    ("because", "launcher ssh must know where to connect"),
+                    ("try", f"hosts.{host.group}.addresses=[name-of-a-host, 10.0.0.2]"),
+                    path=("hosts", host.group),
+                )
+        return f"{self._own_address()}:{self.args.port}"
+
+    def command(self, host: int) -> list[str]:
+        there = self.hosts[host].address
+        python, directory = self.args.python or sys.executable, self.args.directory or str(Path.cwd())
+        supervisor = [python, "-m", "srl.cluster.supervisor", "--lifeline", "--host", str(host)]
+        options = [word for one in _OPTIONS for word in ("-o", one)]
+        target = f"{self.args.user}@{there}" if self.args.user else there
+        run = f"cd {shlex.quote(directory)} && exec {shlex.join(supervisor)}"
+        return ["ssh", "-T", *self.args.options, *options, "--", target, run]
+
+    def why(self, code: int) -> str:
+        if code == 255:
+            return "ssh cannot connect, or the connection broke"
+        if code == 127:
+            return f"there is no {self.args.python or sys.executable} (launcher.python=... names another)"
+        return super().why(code)
+
+    def _own_address(self) -> str:
+        """The address of this machine towards the first host."""
+        if self.args.address is not None:
+            return self.args.address
+        first = self.hosts[0].address
+        asked = subprocess.run(["ssh", *self.args.options, "-G", "--", first], capture_output=True, text=True, check=False).stdout
+        name = next((line.partition(" ")[2] for line in asked.splitlines() if line.startswith("hostname ")), first)
+        try:
+            return address_towards(name)
+        except (OSError, socket.gaierror) as error:
+            raise UserError(
+                f"cannot tell which address of this machine host '{first}' reaches",
+                ("cause", f"{name}: {error.strerror or error}"),
+                ("try", "launcher.address=10.0.0.1 (the address of this machine)"),
+                path=("launcher", "address"),
+            ) from error

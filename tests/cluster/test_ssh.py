@@ -1,0 +1,136 @@
+"""Runs over two hosts by ssh: real sshd's in network namespaces of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srl.control.controller import Controller
+from srl.core.types import Component, HostGroup
+from srl.graph.hosts import processes_by_host
+from srl.launchers.backend import LaunchedBackend
+from srl.launchers.base import launcher_of
+from srl.observe.ledger import table
+from srl.store.lines import read_numbers
+from srl.store.run_folder import RunFolder
+from tests.cluster.two_hosts import ADDRESSES, HEAD, TwoHosts, missing
+from tests.control.rig import derived, graph, with_node
+
+MISSING = missing()
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
+    pair = TwoHosts(tmp_path)
+    yield pair
+    pair.close()
+
+
+def placed(hosts: TwoHosts, **more: Any) -> Any:
+    """Two counters on two hosts that feed an adder at home."""
+    group = HostGroup(addresses=ADDRESSES)
+    launcher = Component("ssh", {"options": hosts.options})
+    return with_node(graph(counters=2, via="zmq", hosts={"far": group}, launcher=launcher, **more), "counter", hosts="far")
+
+
+def controlled(work: Any, tmp_path: Path, backend: Any = None) -> Controller:
+    folder = RunFolder.create(tmp_path / "runs", "rig", 1)
+    return Controller(work, folder=folder, derived=derived(work), backend=lambda: backend or LaunchedBackend(work))
+
+
+def test_cartpole_learns_over_two_hosts(hosts: TwoHosts, tmp_path: Path) -> None:
+    words = [
+        "experiment=cartpole", "launcher=ssh", f"launcher.options=[{', '.join(map(repr, hosts.options))}]",
+        f"+hosts.cpu.addresses=[{', '.join(ADDRESSES)}]", "+workers.actor.hosts=cpu", "sampling.workers=2", "evaluation=null",
+        "stop.return=150", f"--runs={tmp_path / 'runs'}", "--quiet",
+    ]  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", "srl.launch", *words], capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "solved" in done.stdout and "samples.main" in done.stdout and " ok\n" in done.stdout, done.stdout
+    (folder,) = (tmp_path / "runs" / "cartpole").iterdir()
+    assert list(read_numbers(folder / "metrics.jsonl"))[-1]["env_steps"] > 1000
+    assert hosts.processes(1) == hosts.processes(2) == []
+
+
+def test_workers_run_on_their_hosts_without_secrets_in_sight(hosts: TwoHosts, tmp_path: Path) -> None:
+    work = placed(hosts, stop={"env_steps": 2000})
+    assert processes_by_host(work) == {"home": ["adder/0"], "far/0": ["counter/0"], "far/1": ["counter/1"]}
+    seen: dict[str, Any] = {}
+    backend = LaunchedBackend(work)
+    controller = controlled(work, tmp_path, backend)
+
+    def look() -> None:
+        seen["workers"] = [any(f"counter/{host - 1}" in line for line in hosts.processes(host)) for host in (1, 2)]
+        seen["token"] = [hosts.secrets_visible(host, backend.remote.join.token) for host in (1, 2)]
+
+    looker = when_working(controller, look)
+    result = controller.run()
+    looker.join()
+    assert result.kind == "done", result.format()
+    assert seen == {"workers": [True, True], "token": [False, False]}
+    (ledger,) = controller.totals.ledgers()
+    assert ledger.balanced and controller.totals.env_steps == 2000, table([ledger])
+    assert backend.remote.address.startswith(f"{HEAD}:")
+    assert hosts.processes(1) == hosts.processes(2) == []
+
+
+def test_a_host_that_loses_power_ends_the_run_and_the_other_host_is_left_empty(hosts: TwoHosts, tmp_path: Path) -> None:
+    work = placed(hosts, stop={"seconds": 90})
+    controller = controlled(work, tmp_path)
+    killer = when_working(controller, lambda: hosts.power_off(2))
+    began = time.monotonic()
+    result = controller.run()
+    killer.join()
+    assert result.kind == "worker failure" and result.first.worker == "counter/1", result.format()
+    assert "ssh cannot connect, or the connection broke" in result.format()
+    assert time.monotonic() - began < 60
+    assert hosts.processes(1) == []
+
+
+def test_a_host_that_is_off_is_named(hosts: TwoHosts, tmp_path: Path) -> None:
+    hosts.power_off(2)
+    result = controlled(placed(hosts), tmp_path).run()
+    assert result.kind == "user error"
+    text = str(result.problem())
+    assert "host far/1 (10.78.0.2) did not join the run" in text and "Connection refused" in text, text
+    assert hosts.processes(1) == []
+
+
+def test_a_host_that_cannot_reach_the_controller_says_so(hosts: TwoHosts, tmp_path: Path) -> None:
+    subprocess.run(["ip", "addr", "add", "10.79.0.1/32", "dev", "lo"], check=True)
+    try:
+        work = placed(hosts)
+        launcher = Component("ssh", {**work.launcher.args, "address": "10.79.0.1"})
+        result = controlled(replace(work, launcher=launcher), tmp_path).run()
+    finally:
+        subprocess.run(["ip", "addr", "del", "10.79.0.1/32", "dev", "lo"], check=True)
+    assert result.kind == "user error"
+    assert "cannot reach the controller at 10.79.0.1:" in str(result.problem())
+
+
+def test_what_would_be_run_is_shown(hosts: TwoHosts) -> None:
+    shown = launcher_of(placed(hosts)).render()
+    assert list(shown) == ["far/0", "far/1"]
+    assert shown["far/1"].startswith("ssh -T ") and "srl.cluster.supervisor --lifeline --host 1" in shown["far/1"]
+
+
+def when_working(controller: Controller, action: Any) -> threading.Thread:
+    def watch() -> None:
+        end = time.monotonic() + 60
+        while not controller.totals.env_steps:
+            assert time.monotonic() < end
+            threading.Event().wait(0.01)
+        action()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
