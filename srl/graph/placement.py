@@ -99,7 +99,9 @@ def via_of(graph: Graph, stream: Stream) -> str:
         fed = feeds(graph, stream.name).items()
         pairs = [(one, other) for one, others in fed for other in others]
         homes = [tuple(owner(graph, graph.node(name), index) for name, index in pair) for pair in pairs]
-        return "inproc" if homes and all(home == other for home, other in homes) else "shm"
+        if homes and all(home == other for home, other in homes):
+            return "inproc"
+        return "shm" if all(host_of(graph, *home) == host_of(graph, *other) for home, other in homes) else "zmq"
     first, *others = processes_by_side(graph, stream.name).values()
     together = all(other == first for other in others) and (stream.kind == "infer" or len(first) == 1)
     if together:
