@@ -41,6 +41,7 @@ BUILTIN: dict[str, dict[str, str]] = {
     "algorithm": {
         "ppo": "srl.algorithms.ppo:PPO",
         "impala": "srl.algorithms.impala:Impala",
+        "ppg": "srl.algorithms.ppg:PPG",
         "appo": "srl.algorithms.appo:APPO",
         "dqn": "srl.algorithms.dqn:DQN",
         "r2d2": "srl.algorithms.r2d2:R2D2",
