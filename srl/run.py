@@ -125,6 +125,10 @@ def make_run(
         if console is not None:
             console.end(result)
         return Run(prepared.graph, resumed.path, None, result)
+    if prepared.graph.hosts:
+        from srl.launchers.base import launcher_of
+
+        launcher_of(prepared.graph).check()
     folder = write_down(prepared, overrides, resumed, runs, resume_or_start)
     try:
         from srl.control.controller import Controller
@@ -138,7 +142,7 @@ def make_run(
             folder=folder,
             resume=resumed.path if resumed is not None else None,
             sinks=[] if console is None else [console],
-            backend=(lambda: LaunchedBackend(prepared.graph)) if prepared.graph.hosts else None,
+            backend=(lambda: LaunchedBackend(prepared.graph, folder.path)) if prepared.graph.hosts else None,
             plan=[*prepared.lines(), *(("note", text) for text in gone), ("run folder", str(folder.path))],
         )
         return Run(prepared.graph, folder.path, controller)
@@ -157,10 +161,6 @@ def prepare_run(
 ) -> Prepared:
     """The experiment, ready to start. A resume must also fit its checkpoint."""
     prepared = prepare(experiment, overrides, settings=settings, resume=resumed.path if resumed else None, inspect=inspect)
-    if prepared.graph.hosts and inspect:
-        from srl.launchers.base import launcher_of
-
-        launcher_of(prepared.graph).check()
     if resumed is not None and prepared.derived is not None:
         check_fit(resumed.path, prepared.graph, prepared.derived, prepared.changes)
     return prepared

@@ -66,8 +66,13 @@ def _show(experiment: str | None, overrides: Sequence[str], given: argparse.Name
     if prepared.graph.hosts:
         from srl.launchers.base import launcher_of
 
-        for name, text in launcher_of(prepared.graph).render().items():
+        launcher = launcher_of(prepared.graph)
+        for name, text in launcher.render().items():
             print(f"\n--- {name}\n{text}")
+        try:
+            launcher.check()
+        except UserError as error:  # the files can be shown on any machine
+            print(f"\nit could not be started from here: {error}")
     return 0
 
 

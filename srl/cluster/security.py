@@ -46,13 +46,13 @@ class Join:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def read(file: IO[str]) -> Join:
+    def read(file: IO[str], name: str = "standard input") -> Join:
         """From the first line of a file."""
         try:
             return load(Join, json.loads(file.readline()))
         except (OSError, ValueError, UserError) as error:
             expected = ("expected", "the line that the controller wrote for its supervisors")
-            raise UserError("no join information", ("from", "standard input"), expected) from error
+            raise UserError("no join information", ("from", name), expected) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """`python -m srl.cluster.supervisor --host I`: starts, watches and ends the worker processes of its host.
 
-The join line comes through standard input. The supervisor passes the messages of the controller on to the processes, and
-merges their reports into one a second.
+The join line comes through standard input, or from a file with mode 600. The supervisor passes the messages of the
+controller on to the processes, and merges their reports into one a second.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import select
 import sys
 import time
@@ -18,7 +19,7 @@ from srl.cluster.address import address_towards, check_reach
 from srl.cluster.rpc import LEASE, Attachment
 from srl.cluster.security import Join
 from srl.control.processes import ProcessBackend
-from srl.core.errors import SrlError
+from srl.core.errors import SrlError, UserError
 from srl.workers.messages import Message, ProcessReport
 
 REPORT_EVERY = 1.0
@@ -116,17 +117,29 @@ class Supervisor:
             self._backend.send({"type": kind, "process": process, **fields})
 
 
+def _join(name: str) -> Join:
+    if name == "-":
+        return Join.read(sys.stdin)
+    try:
+        with open(name) as file:
+            return Join.read(file, name)
+    except OSError as error:
+        shared = ("try", "a run folder (--runs) on a file system that all hosts share")
+        raise UserError(f"cannot read the join file on host {platform.node()}", ("from", name), shared) from error
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="srl.cluster.supervisor", description=__doc__)
     parser.add_argument("--host", type=int, required=True, help="which host of the run this is")
+    parser.add_argument("--join", default="-", help="file with the join line; -: standard input")
     parser.add_argument("--lifeline", action="store_true", help="end when standard input does")
     parser.add_argument("--lease", type=float, default=LEASE)
     parser.add_argument("--patience", type=float, default=PATIENCE)
     given = parser.parse_args()
     try:
-        join = Join.read(sys.stdin)
+        join = _join(given.join)
         join.check_version()
-        if given.lifeline:  # whoever holds it has the controller
+        if given.lifeline or given.join != "-":  # a launcher that runs has a controller
             check_reach(join.address)
         supervisor = Supervisor(join, given.host, lease=given.lease, patience=given.patience)
     except SrlError as error:

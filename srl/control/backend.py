@@ -45,6 +45,11 @@ class Backend(ABC):
         """Where sockets of streams bind, and whether they encrypt; empty: on this host, unencrypted."""
         return {}
 
+    @property
+    def waiting(self) -> bool:
+        """Whether hosts have not joined yet: a run that waits for them has not stalled."""
+        return False
+
     def fileno(self) -> int:
         """A descriptor that is readable when `poll` has something."""
         raise NotImplementedError(f"{type(self).__name__} cannot be waited for together with others")

@@ -256,7 +256,8 @@ class Controller:
         """End the run if a stop condition holds or it has stalled."""
         if self._asked or self._ending is not None:
             return
-        if ending := reached(self.graph.stop, self.totals) or self._failures.silent(self._members.phases):
+        silent = self._failures.silent(self._members.phases, waiting=self._backend.waiting)
+        if ending := reached(self.graph.stop, self.totals) or silent:
             self._end(ending)
 
     def _end(self, ending: Ending) -> None:

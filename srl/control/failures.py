@@ -101,15 +101,15 @@ class Failures:
             ending = Ending("worker failure", f"during the end of the run: {ending.text}")
         return failure, ending
 
-    def silent(self, phases: Mapping[str, str]) -> Ending | None:
+    def silent(self, phases: Mapping[str, str], *, waiting: bool = False) -> Ending | None:
         """The end of a stalled run: no change of totals or phases for too long. Called in every turn.
 
-        Time in which the controller itself was stopped (Ctrl-Z, a debugger) does not count.
+        Time in which the controller itself was stopped (Ctrl-Z, a debugger) does not count, nor does `waiting` for hosts.
         """
         now, mark = self._clock(), (self._totals.progress, tuple(phases.values()))
         self._silence += min(now - self._looked, _LONGEST_TURN)
         self._looked = now
-        if mark != self._mark:
+        if mark != self._mark or waiting:
             self._mark, self._silence = mark, 0.0
         elif self._silence > self._stall:
             late = [name for name, phase in phases.items() if phase != "running"]

@@ -78,6 +78,7 @@ BUILTIN: dict[str, dict[str, str]] = {
     "launcher": {
         "loopback": "srl.launchers.loopback:Loopback",
         "ssh": "srl.launchers.ssh:Ssh",
+        "slurm": "srl.launchers.slurm:Slurm",
     },
     "transform": {},
     "sink": {},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from srl.cluster.rpc import RemoteBackend
 from srl.cluster.security import new_credentials
@@ -11,7 +12,7 @@ from srl.control.processes import ProcessBackend
 from srl.core.errors import UserError
 from srl.graph.hosts import hosts_of, processes_by_host
 from srl.graph.spec import Graph
-from srl.launchers.base import Launcher, launcher_of
+from srl.launchers.base import launcher_of
 from srl.workers.messages import Message
 
 _GRACE = 5.0
@@ -20,8 +21,8 @@ _GRACE = 5.0
 class LaunchedBackend(CompositeBackend):
     """The processes of this machine, and those of the hosts that a launcher starts."""
 
-    def __init__(self, graph: Graph, launcher: Launcher | None = None) -> None:
-        self.launcher = launcher or launcher_of(graph)
+    def __init__(self, graph: Graph, run_folder: Path) -> None:
+        self.launcher = launcher_of(graph)
         self._hosts = hosts_of(graph)
         names = [host.name for host in self._hosts]
         placed = {process: host for host, processes in processes_by_host(graph).items() for process in processes}
@@ -33,7 +34,7 @@ class LaunchedBackend(CompositeBackend):
         self._late = time.monotonic() + self.launcher.patience
         self._waiting = set(range(len(names)))
         try:
-            self.launcher.start(self.remote.join)
+            self.launcher.start(self.remote.join, run_folder / "launch")
         except BaseException:
             self.close()
             raise
@@ -42,6 +43,10 @@ class LaunchedBackend(CompositeBackend):
     def processes(self) -> dict[str, int]:
         """Process -> pid, of those that this process started itself."""
         return self._home.processes
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._waiting)
 
     def poll(self, timeout: float) -> list[Message]:
         messages = super().poll(timeout)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from srl.cluster.security import Join
 from srl.core.load import load
 from srl.core.registry import REGISTRIES
+from srl.core.types import HostGroup
 from srl.graph.hosts import Host, hosts_of
 from srl.graph.spec import Graph
 
@@ -31,9 +33,11 @@ class Launcher(ABC):
     patience: ClassVar[float] = 60.0
     """Seconds that a host has to join the run."""
 
-    def __init__(self, args: Any, hosts: Sequence[Host]) -> None:
+    def __init__(self, args: Any, hosts: Sequence[Host], groups: Mapping[str, HostGroup], name: str) -> None:
         self.args = args
-        self.hosts = hosts
+        self.hosts, self.groups = hosts, groups
+        self.name = name
+        """Of the run."""
 
     @abstractmethod
     def check(self) -> str:
@@ -47,8 +51,11 @@ class Launcher(ABC):
         """What would be run or submitted, for `--dry-run`: name -> text, without secrets."""
 
     @abstractmethod
-    def start(self, join: Join) -> None:
-        """Start all supervisors; returns at once. `join` has secrets: it goes through a pipe or a file with mode 600."""
+    def start(self, join: Join, folder: Path) -> None:
+        """Start all supervisors; returns at once. `join` has secrets: it goes through a pipe or a file with mode 600.
+
+        `folder` is for files of this start, in the run folder. It does not exist yet.
+        """
 
     @abstractmethod
     def poll(self) -> Sequence[Gone]:
@@ -62,5 +69,5 @@ class Launcher(ABC):
 def launcher_of(graph: Graph) -> Launcher:
     """The launcher of a graph that has hosts."""
     kind = REGISTRIES["launcher"].resolve(graph.launcher.use)
-    launcher: Launcher = kind(load(kind.Args, graph.launcher.args, path=("launcher",)), hosts_of(graph))
+    launcher: Launcher = kind(load(kind.Args, graph.launcher.args, path=("launcher",)), hosts_of(graph), graph.hosts, graph.name)
     return launcher

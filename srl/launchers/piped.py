@@ -10,10 +10,12 @@ import tempfile
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from srl.cluster.security import Join
 from srl.control.processes import environment
+from srl.core.types import HostGroup
 from srl.graph.hosts import Host
 from srl.launchers.base import Gone, Launcher
 
@@ -24,8 +26,8 @@ _LINES = 6
 class PipedLauncher(Launcher):
     """One command for each host: it runs `python -m srl.cluster.supervisor --lifeline`, here or far away."""
 
-    def __init__(self, args: Any, hosts: Sequence[Host]) -> None:
-        super().__init__(args, hosts)
+    def __init__(self, args: Any, hosts: Sequence[Host], groups: Mapping[str, HostGroup], name: str) -> None:
+        super().__init__(args, hosts, groups, name)
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         """Number of the host -> its command."""
         self._outputs: dict[int, IO[bytes]] = {}
@@ -41,7 +43,7 @@ class PipedLauncher(Launcher):
     def render(self) -> Mapping[str, str]:
         return {self.hosts[host].name: shlex.join(self.command(host)) for host in range(len(self.hosts))}
 
-    def start(self, join: Join) -> None:
+    def start(self, join: Join, folder: Path) -> None:
         for host in range(len(self.hosts)):
             self._outputs[host] = tempfile.TemporaryFile()  # noqa: SIM115
             self.running[host] = start_supervisor(self.command(host), join, self._outputs[host])

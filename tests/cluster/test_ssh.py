@@ -44,7 +44,7 @@ def placed(hosts: TwoHosts, **more: Any) -> Any:
 
 def controlled(work: Any, tmp_path: Path, backend: Any = None) -> Controller:
     folder = RunFolder.create(tmp_path / "runs", "rig", 1)
-    return Controller(work, folder=folder, derived=derived(work), backend=lambda: backend or LaunchedBackend(work))
+    return Controller(work, folder=folder, derived=derived(work), backend=lambda: backend or LaunchedBackend(work, tmp_path))
 
 
 def test_cartpole_learns_over_two_hosts(hosts: TwoHosts, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_workers_run_on_their_hosts_without_secrets_in_sight(hosts: TwoHosts, tm
     work = placed(hosts, stop={"env_steps": 2000})
     assert processes_by_host(work) == {"home": ["adder/0"], "far/0": ["counter/0"], "far/1": ["counter/1"]}
     seen: dict[str, Any] = {}
-    backend = LaunchedBackend(work)
+    backend = LaunchedBackend(work, tmp_path)
     controller = controlled(work, tmp_path, backend)
 
     def look() -> None:

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 def remote(*, lease: float = 30.0, options: Sequence[str] = ()) -> Iterator[Any]:
     """A backend of one remote host that takes everything, and its supervisor."""
     backend = RemoteBackend(1, lambda _: 0, credentials=new_credentials(), lease=lease)
-    command = [*Loopback(LoopbackArgs(), ()).command(0), *options]
+    command = [*Loopback(LoopbackArgs(), (), {}, "rig").command(0), *options]
     supervisor = start_supervisor(command, backend.join)
     try:
         yield backend, supervisor
@@ -55,7 +55,7 @@ def run(work: Any, backend: Any, tmp_path: Path, **more: Any) -> tuple[Controlle
 def test_home_and_a_remote_supervisor_run_one_graph_over_encrypted_streams(tmp_path: Path) -> None:
     work = graph(counters=2, hosts={"far": HostGroup()}, launcher=Component("loopback"), via="zmq")
     work = with_node(work, "counter", hosts="far")
-    cluster = LaunchedBackend(work)
+    cluster = LaunchedBackend(work, tmp_path)
     assert isinstance(cluster.launcher, Loopback)
     (supervisor,) = cluster.launcher.running.values()
     controller, result = run(work, cluster, tmp_path)

@@ -1,0 +1,166 @@
+"""`launcher: slurm`: a supervisor on each node of one job, which is heterogeneous if there are several groups of hosts."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from srl.cluster.address import address_towards
+from srl.cluster.security import Join
+from srl.core.errors import UserError
+from srl.core.load import option
+from srl.core.types import HostGroup
+from srl.graph.hosts import Host
+from srl.launchers.base import Gone, Launcher
+
+_ASK_EVERY = 2.0
+"""Seconds between two questions to Slurm."""
+_WAITING = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED")
+_LINES = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmArgs:
+    """What is submitted. Cores, GPUs and memory of nodes come from `hosts`."""
+
+    options: tuple[str, ...] = option((), "options of sbatch for every group: [--account=lab, --time=4:00:00]")
+    groups: Mapping[str, tuple[str, ...]] = option({}, "options of sbatch by group of hosts: {gpu: [--partition=gpu]}")
+    setup: tuple[str, ...] = option((), "lines of shell before the supervisors start: [module load cuda]")
+    python: str | None = option(None, "Python on the nodes, with srl installed; null: the path of the one in use here")
+    directory: str | None = option(None, "folder on the nodes to start in; null: this one")
+    address: str | None = option(None, "address of this machine as the nodes reach it; null: the one that packets to them have")
+    port: int = option(0, "port that supervisors connect to; 0: any that is free", low=0, high=65535)
+
+
+class Slurm(Launcher):
+    """Submits one job, whose tasks are the supervisors. The run folder must be on a file system that the nodes share."""
+
+    Args = SlurmArgs
+    args: SlurmArgs
+    patience = math.inf
+
+    def __init__(self, args: SlurmArgs, hosts: Sequence[Host], groups: Mapping[str, HostGroup], name: str) -> None:
+        super().__init__(args, hosts, groups, name)
+        self.job = ""
+        self._folder = Path()
+        self._due = 0.0
+
+    def check(self) -> str:
+        for program in ("sbatch", "squeue", "scancel", "sinfo"):
+            if shutil.which(program) is None:
+                raise UserError(
+                    f"launcher slurm needs the program {program}",
+                    ("try", "a login node of the cluster, or launcher=ssh"),
+                    path=("launcher",),
+                )
+        if strange := [name for name in self.args.groups if name not in self.groups]:
+            raise UserError(
+                f"'launcher.groups' names hosts '{strange[0]}', but there is no such group",
+                ("groups", ", ".join(self.groups)),
+                path=("launcher", "groups", strange[0]),
+            )
+        return f"{self.args.address or self._own_address()}:{self.args.port}"
+
+    def render(self) -> Mapping[str, str]:
+        used = list(dict.fromkeys(host.group for host in self.hosts))
+        parts = [self._resources(name) for name in used]
+        lines = ["#!/bin/bash", f"#SBATCH --job-name={self.name}", "#SBATCH --output=slurm-%j.out", "#SBATCH --no-requeue"]
+        for number, part in enumerate(parts):
+            lines += ["#SBATCH hetjob"] if number else []
+            lines += [f"#SBATCH {one}" for one in part]
+        lines += ["JOIN=$PWD/join.json", f"cd {shlex.quote(self.args.directory or str(Path.cwd()))} || exit", *self.args.setup]
+        first = 0
+        for number, name in enumerate(used):
+            python = shlex.quote(self.args.python or sys.executable)
+            run = f'exec {python} -m srl.cluster.supervisor --patience 300 --join "$0" --host $(({first} + SLURM_PROCID))'
+            component = f" --het-group={number}" if len(used) > 1 else ""
+            lines.append(f'srun{component} bash -c {shlex.quote(run)} "$JOIN" &')
+            first += self.groups[name].size
+        lines += ["code=0", "for step in $(jobs -p); do wait $step || code=$?; done", "exit $code", ""]
+        return {"job.sh": "\n".join(lines)}
+
+    def start(self, join: Join, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, exist_ok=True)
+        script = folder / "job.sh"
+        script.write_text(self.render()["job.sh"])
+        with os.fdopen(os.open(self._join_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(join.dump() + "\n")
+        done = _ask("sbatch", "--parsable", f"--chdir={folder}", str(script))
+        if done.returncode:
+            raise UserError(
+                "Slurm does not accept the job",
+                ("cause", done.stderr.strip() or done.stdout.strip()),
+                ("script", str(script)),
+                ("try", "launcher.options=[--account=..., --partition=...], or fewer cores or memory in hosts"),
+                code="E08",
+            )
+        self.job = done.stdout.strip().partition(";")[0]
+
+    def poll(self) -> list[Gone]:
+        now = time.monotonic()
+        if not self.job or now < self._due:
+            return []
+        self._due = now + _ASK_EVERY
+        done = _ask("squeue", "--noheader", f"--jobs={self.job}", "--states=all", "--format=%T")
+        states = done.stdout.split()
+        if done.returncode and "Invalid job id" not in done.stderr:
+            return []  # Slurm itself does not answer: supervisors and leases tell what is alive
+        if states and all(state in _WAITING for state in states):
+            return []
+        reason = f"job {self.job} is {', '.join(sorted(set(states))) or 'gone'}{self._said()}"
+        self.job = ""
+        return [Gone(host, reason) for host in range(len(self.hosts))]
+
+    def stop(self, grace: float) -> None:
+        end = time.monotonic() + grace
+        while self.job and time.monotonic() < end and _ask("squeue", "-h", "-j", self.job, "-t", "RUNNING", "-o", "%i").stdout:
+            time.sleep(0.2)
+        if self.job:
+            _ask("scancel", self.job)
+        self.job = ""
+        if self._folder != Path():
+            self._join_file.unlink(missing_ok=True)
+
+    @property
+    def _join_file(self) -> Path:
+        return self._folder / "join.json"
+
+    def _resources(self, name: str) -> list[str]:
+        """Options of sbatch for the nodes of this group."""
+        group = self.groups[name]
+        found = [f"--nodes={group.size}", "--ntasks-per-node=1", f"--cpus-per-task={group.cores or 1}"]
+        found += [f"--gpus-per-node={group.gpus}"] if group.gpus else []
+        found += [f"--mem={math.ceil(group.memory * 1000)}M"] if group.memory is not None else []
+        return [*found, *self.args.options, *self.args.groups.get(name, ())]
+
+    def _own_address(self) -> str:
+        """The address of this machine towards a node of the cluster."""
+        nodes = _ask("sinfo", "--noheader", "--Node", "--format=%o")
+        try:
+            return address_towards(nodes.stdout.split()[0])
+        except (OSError, IndexError) as error:
+            raise UserError(
+                "cannot tell which address of this machine the nodes of the cluster reach",
+                ("cause", nodes.stderr.strip() or str(error)),
+                ("try", "launcher.address=10.0.0.1 (the address of this machine)"),
+                path=("launcher", "address"),
+            ) from error
+
+    def _said(self) -> str:
+        """The last lines of the output of the job."""
+        files = sorted(self._folder.glob("slurm-*.out"))
+        lines = [line for file in files for line in file.read_text(errors="replace").splitlines()][-_LINES:]
+        return "".join(f"\n{line}" for line in lines)
+
+
+def _ask(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)

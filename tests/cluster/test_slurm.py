@@ -1,0 +1,142 @@
+"""Runs whose hosts are the nodes of a real Slurm on this machine."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srl.control.controller import Controller
+from srl.core.types import Component, HostGroup, Stop
+from srl.launchers.backend import LaunchedBackend
+from srl.launchers.base import launcher_of
+from srl.launchers.slurm import Slurm
+from srl.observe.ledger import table
+from srl.store.run_folder import RunFolder
+from tests.cluster.slurm_cluster import SlurmCluster, missing
+from tests.cluster.test_ssh import when_working
+from tests.control.rig import derived, graph, with_node
+from tests.errors import raises
+
+MISSING = missing()
+needs_slurm = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    before = dict(os.environ)
+    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"))
+    os.environ.update(cluster.environment)
+    yield cluster
+    cluster.close()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def placed(**launcher: Any) -> Any:
+    """Two counters on two nodes that feed an adder at home."""
+    groups = {"cpu": HostGroup(count=2, cores=2)}
+    work = graph(counters=2, via="zmq", hosts=groups, launcher=Component("slurm", launcher), stop={"env_steps": 2000})
+    return with_node(work, "counter", hosts="cpu")
+
+
+def controlled(work: Any, tmp_path: Path) -> Controller:
+    folder = RunFolder.create(tmp_path / "runs", "rig", 1)
+    return Controller(work, folder=folder, derived=derived(work), backend=lambda: LaunchedBackend(work, folder.path))
+
+
+@needs_slurm
+def test_cartpole_learns_in_a_heterogeneous_job(slurm: SlurmCluster, tmp_path: Path) -> None:
+    words = [
+        "experiment=cartpole", "layout=seed", "launcher=slurm", "launcher.groups={gpu: [--partition=gpu]}", "hosts.cpu.count=2",
+        "hosts.cpu.cores=1", "hosts.gpu={cores: 1, gpus: 1}", "workers.actor.hosts=cpu", "workers.policy.hosts=gpu",
+        "sampling.workers=2", "evaluation=null", "stop.return=100", f"--runs={tmp_path / 'runs'}", "--quiet",
+    ]  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", "srl.launch", *words], capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "solved" in done.stdout and " ok\n" in done.stdout, done.stdout
+    assert slurm.ask("squeue", "-h") == ""
+    (folder,) = (tmp_path / "runs" / "cartpole").iterdir()
+    script = (folder / "launch" / "job.sh").read_text()
+    assert "#SBATCH hetjob\n" in script and "--gpus-per-node=1" in script
+    assert not (folder / "launch" / "join.json").exists(), "the token is gone with the run"
+
+
+@needs_slurm
+def test_the_join_file_is_private_and_the_token_nowhere_else(slurm: SlurmCluster, tmp_path: Path) -> None:
+    work = placed()
+    folder = RunFolder.create(tmp_path / "runs", "rig", 1)
+    backend = LaunchedBackend(work, folder.path)
+    controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: backend)
+    seen: dict[str, Any] = {}
+
+    def look() -> None:
+        seen["mode"] = stat.S_IMODE((folder.path / "launch" / "join.json").stat().st_mode)
+        seen["token"] = backend.remote.join.token in (folder.path / "launch" / "job.sh").read_text()
+
+    looker = when_working(controller, look)
+    result = controller.run()
+    looker.join()
+    assert result.kind == "done", result.format()
+    assert seen == {"mode": 0o600, "token": False}
+    (ledger,) = controller.totals.ledgers()
+    assert ledger.balanced, table([ledger])
+
+
+@needs_slurm
+def test_a_job_that_is_cancelled_ends_the_run(slurm: SlurmCluster, tmp_path: Path) -> None:
+    work = placed()
+    folder = RunFolder.create(tmp_path / "runs", "rig", 1)
+    work = replace(work, stop=Stop(seconds=90))
+    backend = LaunchedBackend(work, folder.path)
+    assert isinstance(backend.launcher, Slurm)
+    job = backend.launcher.job
+    controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: backend)
+    killer = when_working(controller, lambda: slurm.ask("scancel", job))
+    result = controller.run()
+    killer.join()
+    assert result.kind == "worker failure", result.format()
+    assert f"job {job} is " in result.format() and "CANCELLED" in result.format()
+
+
+@needs_slurm
+def test_a_run_that_waits_in_the_queue_can_be_stopped_and_leaves_no_job(slurm: SlurmCluster, tmp_path: Path) -> None:
+    work = placed(options=["--begin=now+1hour"])
+    controller = controlled(work, tmp_path)
+    stopper = threading.Timer(3.0, lambda: [controller.stop(), controller.stop()])
+    stopper.start()
+    controller.run()
+    stopper.join()
+    assert slurm.ask("squeue", "-h") == ""
+
+
+@needs_slurm
+def test_slurms_reason_is_shown_when_it_refuses_the_job(slurm: SlurmCluster, tmp_path: Path) -> None:
+    with raises("E08", match="Slurm does not accept the job(.|\n)*partition"):
+        LaunchedBackend(placed(options=["--partition=none"]), RunFolder.create(tmp_path / "runs", "rig", 1).path)
+
+
+def test_the_batch_script_has_a_part_for_each_group() -> None:
+    groups = {"cpu": HostGroup(count=2, cores=8, memory=16), "gpu": HostGroup(gpus=4)}
+    settings = {"options": ["--account=lab"], "groups": {"gpu": ["--partition=gpu"]}, "setup": ["module load x"]}
+    launcher = Component("slurm", settings)
+    work = graph(counters=2, via="zmq", hosts=groups, launcher=launcher)
+    work = with_node(with_node(work, "counter", hosts="cpu"), "adder", hosts="gpu")
+    script = launcher_of(work).render()["job.sh"]
+    assert [line for line in script.splitlines() if line.startswith("#SBATCH")] == [
+        "#SBATCH --job-name=rig", "#SBATCH --output=slurm-%j.out", "#SBATCH --no-requeue",
+        "#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1", "#SBATCH --cpus-per-task=8", "#SBATCH --mem=16000M",
+        "#SBATCH --account=lab", "#SBATCH hetjob",
+        "#SBATCH --nodes=1", "#SBATCH --ntasks-per-node=1", "#SBATCH --cpus-per-task=1", "#SBATCH --gpus-per-node=4",
+        "#SBATCH --account=lab", "#SBATCH --partition=gpu",
+    ]  # fmt: skip
+    assert "--het-group=1 bash -c" in script and "--host $((2 + SLURM_PROCID))" in script and "\nmodule load x\n" in script
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
