@@ -161,6 +161,9 @@ class Experiment:
         "local", "local: several processes; inline: everything in one process, deterministic, with pdb"
     )
     device: str = option("auto", "device of the trainers: auto, cpu, cuda, cuda:1")
+    learner: Component | None = option(
+        None, "how the trainers' devices are used: single, or {use: split, devices: [cpu, cpu]}; null: that of workers.trainer"
+    )
     streams: Mapping[str, StreamSettings] = field(default_factory=dict)
     """Settings by stream name, by kind, or for all: {all: {via: zmq}}"""
     workers: Mapping[str, Mapping[str, Any]] = option({}, "settings of workers by node or kind, and additional workers")
@@ -184,7 +187,7 @@ class Experiment:
         return tuple(name for name, entry in self.entries().items() if entry.algorithm is not None)
 
 
-OF_LAYOUT = ("sampling", "layout", "staleness", "replay", "evaluation", "viewer", "opponents", "device")
+OF_LAYOUT = ("sampling", "layout", "staleness", "replay", "evaluation", "viewer", "opponents", "device", "learner")
 """Settings that only layouts read; they have no effect beside `graph:`."""
 SECTIONS: dict[str, type] = {
     "sampling": Sampling,

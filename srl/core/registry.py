@@ -67,6 +67,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "seed": "srl.graph.layouts:seed",
         "decoupled": "srl.graph.layouts:decoupled",
         "offpolicy": "srl.graph.layouts:offpolicy",
+        "spreeze": "srl.graph.layouts:spreeze",
     },
     "transport": {
         "inproc": "srl.streams.inproc:InprocTransport",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from srl.core.errors import Fact, UserError
+from srl.core.learner import split_config
 from srl.core.load import load, meant
 from srl.core.machine import Machine
 from srl.core.option import written
@@ -92,6 +93,8 @@ def check_resources(graph: Graph, machine: Machine) -> None:
                 code="E08",
                 path=node_path(node, "threads"),
             )
+        if (split := split_config(getattr(node.loaded, "learner", None))) is not None:
+            split.check(machine, ("workers", node.name, "learner"))
         if node.device not in devices and not (node.device == "cuda" and machine.gpus):
             there = (count(machine.gpus, "GPU") if machine.gpus else "no GPU") if node.device.startswith("cuda") else None
             raise UserError(

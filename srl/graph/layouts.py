@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from srl.config.experiment import Experiment
 from srl.core.errors import UserError
+from srl.core.learner import split_config
+from srl.core.load import load
+from srl.core.types import Component
 from srl.graph.builder import GraphBuilder
 from srl.graph.ranks import share
 from srl.graph.spec import Node
@@ -69,15 +72,20 @@ def impala(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
 
 def offpolicy(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
     """the policy acts inside each actor; a replay inside the trainer keeps their rows"""
-    if not sizes.replayed:
-        raise UserError(
-            "layout offpolicy requires an algorithm with a replay",
-            ("found", ", ".join(str(entry.algorithm.use) for entry in experiment.entries().values() if entry.algorithm)),
-            ("try", "layout=auto"),
-            code="E10",
-            path=("layout",),
-        )
+    _require_replay("offpolicy", experiment, sizes)
     return impala(experiment, sizes)
+
+
+def spreeze(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
+    """nobody waits: actors, a replay, and a learner split over two devices, each in a process of its own"""
+    _require_replay("spreeze", experiment, sizes)
+    if experiment.learner is None:
+        experiment = replace(experiment, learner=Component("split", {"mode": "asynchronous"}))
+    layout = _Layout(experiment, sizes, replay_inside=False)
+    layout.policies(sizes.workers, inside=layout.actors())
+    layout.trainers(*sizes.learning)
+    layout.evaluator()
+    return layout.graph
 
 
 def seed(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
@@ -96,6 +104,25 @@ TOGETHER = (inline,)
 """Everything is in one process: synchronous, one actor."""
 
 
+def learner_of(experiment: Experiment, trainer: str) -> Component | None:
+    """What `workers:` says of this trainer or of all, else `learner:`."""
+    for name in (trainer, "trainer"):
+        if "learner" in (said := experiment.workers.get(name, {})):
+            return load(Component, said["learner"], path=("workers", name, "learner"))
+    return experiment.learner
+
+
+def _require_replay(layout: str, experiment: Experiment, sizes: Sizes) -> None:
+    if not sizes.replayed:
+        raise UserError(
+            f"layout {layout} requires an algorithm with a replay",
+            ("found", ", ".join(str(entry.algorithm.use) for entry in experiment.entries().values() if entry.algorithm)),
+            ("try", "layout=auto"),
+            code="E10",
+            path=("layout",),
+        )
+
+
 def _separate(experiment: Experiment, sizes: Sizes, **settings: Any) -> GraphBuilder:
     layout = _Layout(experiment, sizes)
     layout.actors()
@@ -108,8 +135,9 @@ def _separate(experiment: Experiment, sizes: Sizes, **settings: Any) -> GraphBui
 class _Layout:
     """The parts that layouts are made of."""
 
-    def __init__(self, experiment: Experiment, sizes: Sizes) -> None:
+    def __init__(self, experiment: Experiment, sizes: Sizes, *, replay_inside: bool = True) -> None:
         self.graph = GraphBuilder()
+        self._replay_inside = replay_inside
         self._experiment, self._sizes = experiment, sizes
         self._asks = [self.graph.infer(name) for name in sizes.entries]
         self._samples, self._params = {}, {}
@@ -148,16 +176,20 @@ class _Layout:
         """With their replays inside them: these come first, so that inline a batch is drawn right before it trains."""
         for name in names:
             title, ranks = _name("trainer", name, self._sizes.learning), self._sizes.ranks.get(name, 1)
-            home = settings.get("inside", title)
+            home = settings.get("inside", title) if self._replay_inside else None
+            learner = learner_of(self._experiment, title)
+            split = split_config(learner)
             drawn = self._replays(name, home, ranks) if name in self._sizes.replayed else self._slabs(name)
+            if learner is not None:
+                drawn["learner"] = learner.to_plain()
             self.graph.node(
                 "trainer",
                 title,
                 policy=name,
                 params=self._params[name],
-                device=self._sizes.device,
+                device=self._sizes.device if split is None else split.devices[0],
                 **drawn,
-                threads=2 if name in self._sizes.in_parts else 1,
+                threads=2 if name in self._sizes.in_parts and split is None else 1,
                 count=ranks,
                 **settings,
             )
@@ -168,7 +200,7 @@ class _Layout:
         slabs = sizes.slabs + (opponents.groups if opponents else 0)
         return {"samples": self._samples[name], "slabs": slabs, "staleness": sizes.staleness}
 
-    def _replays(self, name: str, home: str, ranks: int) -> dict[str, Any]:
+    def _replays(self, name: str, home: str | None, ranks: int) -> dict[str, Any]:
         """The replays of one policy, and the arguments of its trainer. Each of several trainers has its own."""
         sizes, replay = self._sizes, self._experiment.replay
         assert replay is not None

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from srl.api.algorithm import Metrics
 from srl.api.batch import Batch
 from srl.api.parts import Held, InParts
+from srl.core.learner import SingleConfig
 from srl.core.tree import Array
 from srl.learners.base import Task
-from srl.learners.config import SingleConfig
 from srl.learners.questions import Questions
 from srl.learners.single import SingleLearner
 from srl.learners.slots import Slots, joined
@@ -36,6 +36,8 @@ class Link(Protocol):
 
 class Side(SingleLearner):
     """Without a link it is a single learner, whose state both sides start from."""
+
+    knows_ranks = False
 
     def __init__(self, task: Task, which: int) -> None:
         super().__init__(task, SingleConfig())

@@ -14,11 +14,11 @@ from srl.api.batch import Batch
 from srl.api.neural import check_fit
 from srl.api.parts import InParts
 from srl.core.errors import UserError
+from srl.core.learner import SingleConfig
 from srl.core.seeds import generator
 from srl.core.threads import keep_freed_memory, limit_numpy
 from srl.core.tree import Array
 from srl.learners.base import Groups, Task
-from srl.learners.config import SingleConfig
 from srl.learners.flat import KINDS, FlatOptimizer
 from srl.learners.intake import Intake
 from srl.learners.saved import Saved

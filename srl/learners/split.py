@@ -7,11 +7,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from srl.api.batch import Feedback
 from srl.api.parts import InParts
 from srl.core.errors import RunError, SrlError, UserError
+from srl.core.learner import SplitConfig
 from srl.core.load import dump
 from srl.core.machine import two_cores
 from srl.core.registry import dotted_path
@@ -19,7 +21,6 @@ from srl.core.spec import to_plain
 from srl.core.threads import plan
 from srl.core.tree import Array
 from srl.learners.base import Groups, Task
-from srl.learners.config import SplitConfig
 from srl.learners.give import Given, record_of
 from srl.learners.layout import Layout
 from srl.learners.shared import Line, Memory, bells
@@ -43,7 +44,8 @@ class SplitLearner(Side):
         self._memory: Memory | None = None
         self._given: Given | None = None
         self._affinity = os.sched_getaffinity(0)
-        super().__init__(task, ACTOR)
+        super().__init__(replace(task, device=config.devices[0], threads=1), ACTOR)
+        _refuse_feedback(task)
         if config.mode != "exact" and not (self.part.is_still and self.other.is_still):
             raise UserError(
                 "batch normalization in critics cannot be split in this mode",
@@ -156,6 +158,16 @@ class SplitLearner(Side):
         if self._memory is not None:
             self._memory.close()
         os.sched_setaffinity(0, self._affinity)
+
+
+def _refuse_feedback(task: Task) -> None:
+    replay = task.algorithm.needs(task.config, task.spec).replay
+    if replay is not None and (replay.prioritised or replay.refreshed):
+        raise UserError(
+            "a split learner cannot hand priorities or memories back to the replay",
+            ("try", "learner=single"),
+            code="E10",
+        )
 
 
 def _not_in_parts(task: Task) -> UserError:

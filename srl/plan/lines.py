@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from srl.api.inputs import encoders
+from srl.core.learner import split_config
 from srl.core.machine import Machine
 from srl.core.text import count, size
 from srl.core.tree import leaves
@@ -48,7 +49,8 @@ def plan_lines(
 
 def _node_line(graph: Graph, node: Node) -> str:
     text = node.kind.about(node.loaded) or node.worker
-    text += f", on {node.device}" if node.kind.slow or node.device != "cpu" else ""
+    is_split = split_config(getattr(node.loaded, "learner", None)) is not None  # it says more about its devices
+    text += f", on {node.device}" if (node.kind.slow and not is_split) or node.device != "cpu" else ""
     return f"{times(node)}: {text}" + (f", inside {node.inside}" if node.inside and graph.mode != "inline" else "")
 
 
@@ -83,11 +85,19 @@ def _minibatches(rows: int, most: int) -> str:
 
 
 def _threads(graph: Graph, machine: Machine) -> str:
+    cores = f"on {count(machine.cores, 'usable core')}"
+    children = sum(_children(node) for node in graph.nodes)
     if graph.mode == "inline":
-        return f"1 process on {count(machine.cores, 'usable core')}"
+        return f"{count(1 + children, 'process')} {cores}"
     owners = processes_by_host(graph)[HOME]
-    threads = sum(graph.node(name.rpartition("/")[0]).threads for name in owners)
-    return f"{count(len(owners), 'process')}, {count(threads, 'thread')} on {count(machine.cores, 'usable core')}"
+    threads = children + sum(graph.node(name.rpartition("/")[0]).threads for name in owners)
+    return f"{count(len(owners) + children, 'process')}, {count(threads, 'thread')} {cores}"
+
+
+def _children(node: Node) -> int:
+    """Processes of the critics of split learners."""
+    split = split_config(getattr(node.loaded, "learner", None))
+    return node.count if split is not None and split.devices[0] == "cpu" else 0
 
 
 def _stop(graph: Graph) -> str:

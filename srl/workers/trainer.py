@@ -12,6 +12,7 @@ import numpy as np
 from srl.api.policy import NoConfig
 from srl.api.slab import Replayed
 from srl.core.errors import OthersLost, RunError, SettingError, UserError
+from srl.core.learner import check_learner, split_config
 from srl.core.load import load, option
 from srl.core.readings import TRAIN
 from srl.core.registry import REGISTRIES
@@ -121,9 +122,11 @@ class TrainerWorker(Resumable, Worker):
 
     @classmethod
     def about(cls, args: TrainerArgs) -> str:
+        split = split_config(args.learner)
+        runs = f"; {split.runs}" if split is not None else ""
         if not args.slabs:
-            return "batches drawn by a replay"
-        return f"batches of {count(args.slabs, 'slab')}, staleness at most {args.staleness}"
+            return f"batches drawn by a replay{runs}"
+        return f"batches of {count(args.slabs, 'slab')}, staleness at most {args.staleness}{runs}"
 
     @classmethod
     def sizes(cls, args: TrainerArgs, port: str, graph: Graph) -> Mapping[str, int]:
@@ -147,6 +150,10 @@ class TrainerWorker(Resumable, Worker):
         from srl.graph.placement import members
         from srl.graph.ranks import check_ranks
 
+        entry = graph.policies.get(args.policy)
+        if entry is not None and entry.algorithm is not None:
+            path = ("workers", node.name, "learner")
+            check_learner(args.learner, algorithm=entry.algorithm.use, threads=node.threads, path=path)
         if node.count > 1:
             check_ranks(node, graph, knows_ranks(args))
         groups = 0
@@ -340,6 +347,8 @@ class TrainerWorker(Resumable, Worker):
             self._lost(error)
             return
         except RunError as error:
+            if error.code != "R05":
+                raise  # nothing about its numbers
             name = self.args.policy if self._is_first else f"{self.args.policy}-{self.context.index}"
             raise explained(error, rows, self.context.folder, name, self.updates, self.env_steps) from error
         self.source.done(feedback)

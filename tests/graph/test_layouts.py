@@ -15,14 +15,17 @@ DESKTOP = Machine(cores=4, gpus=0, shared_free=1 << 34)
 GPU = Machine(cores=8, gpus=1, shared_free=1 << 34)
 
 
+OFF_POLICY = {"offpolicy": "dqn", "spreeze": "sac"}
+
+
 def experiment(**settings) -> Experiment:
-    algorithm = "dqn" if settings.get("layout") == "offpolicy" else "ppo"
+    algorithm = OFF_POLICY.get(settings.get("layout"), "ppo")
     base = {"env": "CartPole-v1", "algorithm": algorithm, "sampling": {"envs": 64, "steps": 32}, "evaluation": {}}
     return read_experiment(base | settings)
 
 
 def two_policies(**settings) -> Experiment:
-    algorithm = "dqn" if settings.get("layout") == "offpolicy" else "ppo"
+    algorithm = OFF_POLICY.get(settings.get("layout"), "ppo")
     policies = {
         "hider": {"policy": "actor_critic", "algorithm": algorithm},
         "seeker": {"policy": "actor_critic", "algorithm": algorithm},
@@ -78,7 +81,7 @@ def test_a_batch_is_all_envs_times_all_steps(layout):
     graph = decide(experiment(layout=layout), machine=DESKTOP).graph
     actor, trainer = graph.node("actor"), graph.node("trainer")
     assert actor.count * actor.args["groups"] * actor.args["envs"] == 64
-    assert trainer.args["slabs"] * actor.args["envs"] == (0 if layout == "offpolicy" else 64)
+    assert trainer.args["slabs"] * actor.args["envs"] == (0 if layout in OFF_POLICY else 64)
 
 
 def test_envs_that_do_not_divide_name_the_two_nearest_sizes():
@@ -196,13 +199,13 @@ def test_a_node_inside_another_fails_and_restarts_as_its_host(layout, more):
     base = {"env": "CartPole-v1", "algorithm": "ppo", "sampling": {"envs": 8, "steps": 16}, "evaluation": {}, "layout": layout}
     if more:
         del base["algorithm"]
-    if layout == "offpolicy":
-        learning = {name: {"policy": "q_network", "algorithm": "dqn"} for name in ("hider", "seeker")}
-        more = {**more, "policies": learning} if more else {"algorithm": "dqn"}
+    if layout in OFF_POLICY:
+        learning = {name: {"policy": "q_network", "algorithm": OFF_POLICY[layout]} for name in ("hider", "seeker")}
+        more = {**more, "policies": learning} if more else {"algorithm": OFF_POLICY[layout]}
     kinds = {"actor": {"on_failure": "restart", "restarts": 7}, "trainer": {"on_failure": "restart", "restarts": 5}}
     graph = decide(read_experiment(base | more | {"workers": kinds}), machine=DESKTOP).graph
     inner = [node for node in graph.nodes if node.inside is not None]
-    assert bool(inner) is (layout in ("impala", "inline", "offpolicy") or bool(more))
+    assert bool(inner) is (layout in ("impala", "inline", "offpolicy", "spreeze") or bool(more))
     for node in inner:
         host = graph.node(node.inside)
         assert (node.on_failure, node.restarts) == (host.on_failure, host.restarts), node.name

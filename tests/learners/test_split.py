@@ -15,7 +15,7 @@ import pytest
 from srl.algorithms.ddpg import DDPG
 from srl.algorithms.sac import SAC
 from srl.algorithms.td3 import TD3
-from srl.learners.config import SingleConfig, SplitConfig
+from srl.core.learner import SingleConfig, SplitConfig
 from srl.learners.single import SingleLearner
 from srl.learners.split import SplitLearner
 from tests.algorithms.slabs import make
