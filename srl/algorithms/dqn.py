@@ -68,7 +68,11 @@ class DQN(Algorithm):
             self.target.follow(config.tau)
         epsilon = config.epsilon.at(progress)
         self.policy.explore(epsilon, config.ladder)
-        shown = {"loss": batch.mean(loss), "q": batch.mean(of_action(heads["q"], batch.action)), "error": batch.mean(error)}
+        shown = {
+            "loss": batch.mean(loss),
+            "q": batch.estimate(of_action(heads["q"], batch.action)),
+            "error": batch.estimate(error),
+        }
         return {**{name: one.detach() for name, one in shown.items()}, "epsilon": epsilon, "lr": config.lr.at(progress)}
 
     def loss(self, batch: Batch, heads: Heads) -> tuple[Tensor, Tensor]:

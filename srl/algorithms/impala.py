@@ -65,5 +65,5 @@ class Impala(Algorithm):
         self.steps.step(policy_loss + config.value_weight * value_loss - config.entropy.at(progress) * entropy)
 
         shown = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        ratio = batch.mean(log_ratio.exp().clamp(max=config.clip_rho), batch.choice)
+        ratio = batch.estimate(log_ratio.exp().clamp(max=config.clip_rho), batch.choice)
         return {**{name: one.detach() for name, one in shown.items()}, "rho": ratio, "lr": config.lr.at(progress)}

@@ -117,9 +117,9 @@ class PPO(Algorithm):
             shown = {
                 "policy_loss": policy_loss.detach(),
                 "value_loss": value_loss.detach(),
-                "entropy": batch.mean(dist.entropy(), batch.choice),
-                "kl": batch.mean(away - log_ratio, batch.choice),
-                "clip_fraction": batch.mean((away.abs() > clip).float(), batch.choice),
+                "entropy": batch.estimate(dist.entropy(), batch.choice),
+                "kl": (batch.estimate if config.target_kl is None else batch.mean)(away - log_ratio, batch.choice),
+                "clip_fraction": batch.estimate((away.abs() > clip).float(), batch.choice),
             }
         return loss, shown
 

@@ -96,7 +96,7 @@ class SAC(InParts):
     def actor_loss(self, batch: Batch, vector: Tensor, _: Tensor, log_prob: Tensor, value: Tensor) -> tuple[Tensor, Metrics]:
         """`alpha log pi(a|s) - min Q(s, a)`, and the entropy of the policy."""
         loss = batch.mean((self.temperature * log_prob - value)[None])
-        return loss, {"actor_loss": loss.detach(), "entropy": -batch.mean(log_prob.detach()[None])}
+        return loss, {"actor_loss": loss.detach(), "entropy": -batch.estimate(log_prob.detach()[None])}
 
     def follow(self, shown: Metrics) -> Metrics:
         """The targets follow the critics."""

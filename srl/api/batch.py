@@ -36,7 +36,7 @@ class Ranks:
     """The learners that train one policy together, each on its own rows, and each in a process of its own.
 
     Losses are means over the rows of all ranks and gradients are summed, so that ranks with few valid rows weigh less.
-    All ranks make the same calls in the same order, or they deadlock.
+    All ranks make the same calls in the same order, or they deadlock: what decides about a call must be the same on all.
     """
 
     def __init__(self, index: int, size: int) -> None:
@@ -55,12 +55,12 @@ class Ranks:
         return x
 
 
-class _Total(torch.autograd.Function):
-    """The sum over ranks; its gradient is that of the own part, since the optimizer adds gradients up."""
+class _Estimate(torch.autograd.Function):
+    """The own part of a sum over ranks, times their number. Its gradient is that of the part: the optimizer adds gradients up."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, ranks: Ranks) -> Tensor:
-        return ranks.total(x.clone())
+    def forward(ctx: Any, x: Tensor, size: int) -> Tensor:
+        return x * size
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -156,13 +156,18 @@ class Batch:
         return self.valid.shape
 
     def mean(self, x: Tensor, where: Tensor | None = None) -> Tensor:
-        """The mean over the valid rows (of them, those in `where`) of all ranks; the gradient is that of the own rows."""
-        if self._is_drawn and where is None and self.origin.ranks is None:
-            return x.mean()
-        rows, share, _ = self._rows(where)
-        own = torch.where(rows, x, 0.0).sum() * share
-        total: Tensor = own if self.origin.ranks is None else _Total.apply(own, self.origin.ranks)  # type: ignore[no-untyped-call]
-        return total
+        """The mean over the valid rows (of them, those in `where`) of all ranks.
+
+        A loss, with a gradient, is only estimated, as by `estimate`: the gradients of all ranks add up to that of the mean.
+        """
+        own = self._part(x, where)
+        if self.origin.ranks is None:
+            return own
+        return self._estimated(own) if own.requires_grad else self.origin.ranks.total(own)
+
+    def estimate(self, x: Tensor, where: Tensor | None = None) -> Tensor:
+        """The same mean by the own rows, for metrics: the mean over ranks is exact, and they need not wait for each other."""
+        return self._estimated(self._part(x, where))
 
     def zeroed(self, x: Tensor, where: Tensor | None = None) -> Tensor:
         """`x` with zeros outside of the rows that `mean` takes: what stands there must not overflow in a loss."""
@@ -171,6 +176,26 @@ class Batch:
     def count(self, where: Tensor | None = None) -> Tensor:
         """How many rows `mean` takes, over all ranks."""
         return self._rows(where)[2]
+
+    def _part(self, x: Tensor, where: Tensor | None) -> Tensor:
+        """The own part of a mean over all ranks."""
+        if self._is_whole(where):
+            return x.mean() if self.origin.ranks is None else x.mean() / self.origin.ranks.size
+        rows, share, _ = self._rows(where)
+        return torch.where(rows, x, 0.0).sum() * share
+
+    def _estimated(self, part: Tensor) -> Tensor:
+        ranks = self.origin.ranks
+        estimate: Tensor = part if ranks is None else _Estimate.apply(part, ranks.size)  # type: ignore[no-untyped-call]
+        return estimate
+
+    def _is_whole(self, where: Tensor | None) -> bool:
+        """True if these are all rows, and as many on every rank."""
+        return self._is_drawn and where is None
+
+    def _known_count(self, name: str) -> Tensor | None:
+        """Of all ranks, if they need not be asked."""
+        return None
 
     def add(self, **columns: Any) -> Batch:
         """Columns of one's own, `[T, B, ...]` or `[T+1, B, ...]`: they ride into the minibatches."""
@@ -250,9 +275,11 @@ class Batch:
         known = self._counts.get(name)
         if known is None:
             rows = self.valid if name == "valid" or where is None else where & self.valid
-            count = rows.sum().float()
-            if self.origin.ranks is not None:
-                count = self.origin.ranks.total(count)
+            count = self._known_count(name)
+            if count is None:
+                count = rows.sum().float()
+                if self.origin.ranks is not None:
+                    count = self.origin.ranks.total(count)
             count = count.clamp(min=1.0)
             known = rows, 1.0 / count, count
             if name:
@@ -284,15 +311,19 @@ class _Minibatch(Batch):
     def lead(self) -> torch.Size:
         return torch.Size(self._lead)
 
-    def mean(self, x: Tensor, where: Tensor | None = None) -> Tensor:
-        return x.mean() if self._is_whole(where) and self.origin.ranks is None else super().mean(x, where)
-
     def zeroed(self, x: Tensor, where: Tensor | None = None) -> Tensor:
-        return x if self._is_whole(where) else super().zeroed(x, where)
+        return x if self._is_full(where) else super().zeroed(x, where)
 
     def _is_whole(self, where: Tensor | None) -> bool:
+        return self.origin.ranks is None and self._is_full(where)
+
+    def _is_full(self, where: Tensor | None) -> bool:
         """True if these are all rows of the minibatch."""
         return self._cut.trained is None and (where is None or where is self.valid)
+
+    def _known_count(self, name: str) -> Tensor | None:
+        counts = self._cut.counts
+        return None if counts is None or name not in FLAGS else counts[FLAGS.index(name)]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -45,6 +45,8 @@ class Cut(NamedTuple):
     trained: Tensor | None
     """Which of its rows are trained; None: all of them."""
     detach_at: Tensor | None = None
+    counts: Tensor | None = None
+    """Rows of it on all ranks that are valid, and those that enter the policy loss; None: there is one rank."""
 
 
 class Gather:
@@ -126,9 +128,13 @@ class Rows:
         index = order if self.index is None else self.index[order]
         number = -(-self.places // size)  # by the places, not the valid rows: the same on every rank
         bounds = [self.total * i // number for i in range(number + 1)]
-        if self.total < number and batch.origin.ranks is not None:
-            yield from self._few(index, bounds)
-            return
+        counts = None
+        if batch.origin.ranks is not None:
+            flags = [flag.reshape(self.places, -1).sum(1)[index] for flag in (batch.valid, batch.choice)]
+            counts = _counts(batch, flags, bounds)
+            if self.total < number:
+                yield from self._few(index, bounds, counts)
+                return
         dense = len(batch.lead) == 2
         everyone = None if dense else torch.ones((1, 1), dtype=torch.bool, device=device)
         for low, high in _spans(batch, size, number):
@@ -137,14 +143,15 @@ class Rows:
             for i in range(low, high):
                 if bounds[i + 1] > bounds[i]:
                     first = index[bounds[i] : bounds[i + 1]] if batch.memories != {} else None
-                    yield Cut(gather, i - low, first, everyone)
+                    yield Cut(gather, i - low, first, everyone, counts=None if counts is None else counts[i])
 
-    def _few(self, index: Tensor, bounds: list[int]) -> Iterator[Cut]:
+    def _few(self, index: Tensor, bounds: list[int], counts: Tensor) -> Iterator[Cut]:
         """Fewer rows than minibatches, while other ranks have more and wait: a row that is not valid where there is none."""
-        for low, high in pairwise(bounds):
+        for count, (low, high) in zip(counts, pairwise(bounds), strict=True):
             rows = index[low:high] if high > low else index.new_zeros(1)
             trained = torch.full((1, 1), high > low, device=rows.device)
-            yield Cut(Gather(self.batch, rows, [(1, len(rows))]), 0, rows if self.batch.memories != {} else None, trained)
+            first = rows if self.batch.memories != {} else None
+            yield Cut(Gather(self.batch, rows, [(1, len(rows))]), 0, first, trained, counts=count)
 
 
 class Sequences:
@@ -175,6 +182,11 @@ class Sequences:
         time = torch.arange(window.rows, device=device)[:, None]
         starts, befores = self.starts[windows], self.before[windows]
         index = (starts + time) * self.width + column
+        counts = None
+        if batch.origin.ranks is not None:
+            trained = window.trained(time, befores)
+            flags = [flag.flatten(0, 1)[index].flatten(2).sum(2) for flag in (batch.valid[..., None], batch.choice[..., None])]
+            counts = _counts(batch, [(flag * trained).sum(0) for flag in flags], bounds)
         firsts = torch.div(starts, self.every, rounding_mode="floor") * self.width + column
         for low, high in _spans(batch, size * window.rows, number):
             parts = [slice(bounds[i], bounds[i + 1]) for i in range(low, high)]
@@ -184,13 +196,21 @@ class Sequences:
             for place, part in enumerate(parts):
                 trained = None if self.whole else window.trained(time, befores[part])
                 detach_at = self._detach_at(time, befores[part]) if window.rows > (window.length or 1) else None
-                yield Cut(gather, place, firsts[part], trained, detach_at)
+                number_of = None if counts is None else counts[low + place]
+                yield Cut(gather, place, firsts[part], trained, detach_at, number_of)
 
     def _detach_at(self, time: Tensor, before: Tensor) -> Tensor:
         """The first trained row of every sequence: gradients end where the burn-in does."""
         agents = self.batch.lead[2:]
         rows = time == before
         return rows.view(*rows.shape, *[1] * len(agents)).expand(*rows.shape, *agents)
+
+
+def _counts(batch: Batch, own: list[Tensor], bounds: list[int]) -> Tensor:
+    """`[number, 2]`: how many rows each minibatch has on all ranks, by the numbers of each part that is shuffled."""
+    assert batch.origin.ranks is not None
+    sums = torch.nn.functional.pad(torch.stack(own, 1).cumsum(0), (0, 0, 1, 0))[bounds]
+    return batch.origin.ranks.total((sums[1:] - sums[:-1]).float())
 
 
 def _spans(batch: Batch, size: int, number: int) -> Iterator[tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ class FlatOptimizer(ABC):
         self._clock = clock
         self._taken = 0
         self._ranks = ranks
+        self._apart = False
+        """The gradient is that of this rank alone."""
         self._share = 1.0 / ranks.size if ranks is not None and average else 1.0
         flat = flatten(parameters)
         if flat is not None:
@@ -79,14 +81,14 @@ class FlatOptimizer(ABC):
             grad.zero_()
         _backward(loss)
         self._collect()
+        self._apart = self._ranks is not None
         self._loss = loss.detach()
 
     def apply(self) -> None:
         """Step with the gradient that is there. RunError if it is not finite: nothing is changed then."""
         loss = self._loss
         if self._ranks is not None:
-            for grad in self.grads:
-                self._ranks.total(grad.mul_(self._share) if self._share < 1.0 else grad)
+            sum_gradients([self], self._ranks)
         norms = [torch.linalg.vector_norm(grad) for grad in self.grads]
         self.norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
         if not math.isfinite(norm := float(self.norm)):
@@ -109,6 +111,20 @@ class FlatOptimizer(ABC):
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint keeps, by name."""
         return {f"{i}.{name}": one for name, held in self.moments.items() for i, one in enumerate(held)}
+
+
+def sum_gradients(optimizers: Iterable[FlatOptimizer], ranks: Ranks) -> None:
+    """Make the gradients those of all ranks, in one message."""
+    apart = [one for one in optimizers if one._apart]
+    parts = [grad if one._share == 1.0 else grad.mul_(one._share) for one in apart for grad in one.grads]
+    if len(parts) == 1:
+        ranks.total(parts[0])
+    elif parts:
+        flat = ranks.total(torch.cat([part.flatten() for part in parts]))
+        for part, total in zip(parts, torch.split(flat, [part.numel() for part in parts]), strict=True):
+            part.copy_(total.view_as(part))
+    for one in apart:
+        one._apart = False
 
 
 def _backward(loss: Tensor) -> None:

@@ -61,12 +61,12 @@ class Agreement:
         own = [float(updates), float(env_steps), seconds if self.ranks.index == 0 else 0.0, float(stops)]
         self._words.copy_(torch.tensor(own, dtype=torch.float64))
         self._updates = updates
-        self._asked = self.ranks.groups["cpu"].allreduce([self._words])
-        self._asked.get_future().add_done_callback(lambda _: self._wake())
+        self._asked = self.ranks.groups["cpu"].allreduce([self._words]).get_future()
+        self._asked.add_done_callback(lambda _: self._wake())
 
     def answer(self) -> Agreed | None:
         """What all ranks have said, once they have."""
-        if self._asked is None or not self._asked.is_completed():
+        if self._asked is None or not self._asked.done():
             return None
         asked, self._asked = self._asked, None
         try:

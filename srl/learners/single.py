@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from srl.core.seeds import generator
 from srl.core.threads import keep_freed_memory, limit_numpy
 from srl.core.tree import Array
 from srl.learners.base import Groups, Task
-from srl.learners.flat import KINDS, FlatOptimizer
+from srl.learners.flat import KINDS, FlatOptimizer, sum_gradients
 from srl.learners.intake import Intake
 from srl.learners.saved import Saved
 from srl.learners.together import Together
@@ -54,7 +54,7 @@ class SingleLearner:
             self.policy.load({**own, **task.weights}, 0)
         self.algorithm = task.algorithm(
             config=task.config, policy=self.policy, spec=task.spec, clock=self.clock, device=self.device,
-            make_optimizer=self._make_optimizer, together=self._together if ranks is None else None,
+            make_optimizer=self._make_optimizer, together=self._together if ranks is None else self._summed,
         )  # fmt: skip
         if isinstance(self.algorithm, InParts) and config is not None:
             self.algorithm.order = config.order
@@ -141,6 +141,13 @@ class SingleLearner:
     def close(self) -> None:
         """End the threads."""
         self._together.close()
+
+    def _summed(self, parts: Sequence[Callable[[], Any]]) -> list[Any]:
+        """One after the other, as ranks must agree on the order; then their gradients are summed in one message."""
+        done = [part() for part in parts]
+        assert self.ranks is not None
+        sum_gradients(self._optimizers, self.ranks)
+        return done
 
     def _vary(self, time: int = 0) -> None:
         """Ranks begin with the same weights, and draw different noise from now on."""

@@ -129,7 +129,10 @@ def test_two_ranks_on_halves_are_one_on_the_whole_batch(case: str, folder: Path)
     whole = trained(make(envs=ENVS, **CASES[case]), lambda update: rows_of(case, update))
     assert first.keys() == second.keys() == whole.keys()
     for name, array in whole.items():
-        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+        if name.startswith("metrics/"):  # each rank estimates them
+            first[name] = (first[name] + second[name]) / 2
+        else:
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
         np.testing.assert_allclose(first[name], array, atol=2e-4, rtol=2e-3, err_msg=name)
     if case == "early stop":
         assert first["steps"] < 30 * UPDATES
@@ -139,5 +142,5 @@ def test_two_ranks_on_halves_are_one_on_the_whole_batch(case: str, folder: Path)
 def test_ranks_without_rows_make_as_many_steps_as_the_others(case: str, folder: Path) -> None:
     first, second = found(folder, case, uneven=True)
     assert first["steps"] == second["steps"] > 2 * UPDATES
-    for name, array in first.items():
-        np.testing.assert_array_equal(array, second[name], err_msg=name)
+    for name in (name for name in first if not name.startswith("metrics/")):
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)

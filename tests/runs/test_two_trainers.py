@@ -41,9 +41,9 @@ KINDS = {"ppo": PPO, "sac": SAC}
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
     """No process and no shared memory more than before."""
-    before = set(os.listdir("/dev/shm"))
+    before, alive = set(os.listdir("/dev/shm")), set(children())
     yield
-    assert children() == [] and set(os.listdir("/dev/shm")) <= before
+    assert set(children()) <= alive and set(os.listdir("/dev/shm")) <= before
 
 
 def children() -> list[int]:
@@ -82,27 +82,32 @@ def test_a_resumed_run_goes_on_with_both(kind: str, tmp_path: Path) -> None:
     assert any(not np.array_equal(array, later.groups["policy"][name]) for name, array in saved.groups["policy"].items())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["ppo", pytest.param("sac", marks=pytest.mark.long)])
 @pytest.mark.parametrize("victim", ["trainer/0", "trainer/1"])
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_killed_trainer_ends_the_run_or_all_start_again(kind: str, victim: str, restart: bool, tmp_path: Path) -> None:
     workers = {"trainer": {"count": 2, "on_failure": "restart" if restart else "stop"}}
-    found = prepare(settings={**KINDS[kind], "stop": {"seconds": 100}, "workers": workers})
+    found = prepare(settings={**KINDS[kind], "stop": {"seconds": 40}, "workers": workers})
     folder = RunFolder.create(tmp_path, "run", 1)
     controller = Controller(found.graph, folder=folder, derived=found.derived)
-    totals, every = controller.totals, found.graph.checkpoint.interval
+    totals, every = controller.totals, KINDS[kind]["checkpoint"]["every"]
     known: dict[str, Any] = {}
 
+    def updates() -> float:
+        with contextlib.suppress(RuntimeError):  # the controller's thread has met another worker
+            return totals.total("updates")
+        return 0.0
+
     def disturb() -> None:
-        until(lambda: totals.total("updates") >= 3 * every)
+        until(lambda: updates() >= 3 * every)
         known["before"] = dict(controller._backend.processes)
         os.kill(known["before"][victim], signal.SIGKILL)
         if restart:
-            until(lambda: totals.restarts["trainer"] == 1 and totals.total("updates") > 0)
+            until(lambda: totals.restarts["trainer"] == 1 and updates() > 0)
             until(lambda: set(controller._members.phases.values()) == {"running"})
             known["after"] = dict(controller._backend.processes)
-            goal = totals.total("updates") + 2 * every
-            until(lambda: totals.total("updates") > goal)
+            goal = updates() + 2 * every
+            until(lambda: updates() > goal)
             controller.stop()
 
     thread = threading.Thread(target=disturb)
