@@ -84,7 +84,7 @@ class Replay:
     )
     history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames: [obs], [obs/screen]")
     data: str | None = option(None, "recorded episodes (.npz) or saved replays (RUN/replays) that batches are drawn from too")
-    share: float = option(0.5, "with data: the part of every batch that is drawn from it", above=0, below=1)
+    share: float = option(0.5, "with data: the part of every batch that is drawn from it; 1: all", above=0, high=1)
     shards: int = option(1, "replays that share the rows, each with actors of its own", low=1, high=256)
 
 

@@ -41,6 +41,7 @@ BUILTIN: dict[str, dict[str, str]] = {
     "algorithm": {
         "ppo": "srl.algorithms.ppo:PPO",
         "impala": "srl.algorithms.impala:Impala",
+        "bc": "srl.algorithms.bc:BC",
         "ppg": "srl.algorithms.ppg:PPG",
         "appo": "srl.algorithms.appo:APPO",
         "dqn": "srl.algorithms.dqn:DQN",
@@ -81,12 +82,12 @@ BUILTIN: dict[str, dict[str, str]] = {
         "ssh": "srl.launchers.ssh:Ssh",
         "slurm": "srl.launchers.slurm:Slurm",
     },
-    "transform": {},
+    "transform": {"expert": "srl.experts:Expert"},
     "sink": {},
 }
 """The names that come with the package, by kind: add a line to add a thing."""
 
-OFF_POLICY = frozenset({"sac", "td3", "ddpg", "dqn", "r2d2"})
+OFF_POLICY = frozenset({"sac", "td3", "ddpg", "dqn", "r2d2", "bc"})
 """Algorithms that train from a replay: known without importing them."""
 IN_PARTS = frozenset({"sac", "td3", "ddpg"})
 """Algorithms whose updates have two parts that run at the same time."""

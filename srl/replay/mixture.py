@@ -17,8 +17,8 @@ class Mixture:
     """Draws like a store. The first `round(share * count)` windows of a batch are from `fixed`."""
 
     def __init__(self, online: Store, fixed: Store, share: float) -> None:
-        if not 0.0 < share < 1.0:
-            raise SettingError("share", f"must be between 0 and 1, not {share:g}")
+        if not 0.0 < share <= 1.0:
+            raise SettingError("share", f"must be above 0 and at most 1, not {share:g}")
         if not len(fixed):
             raise SettingError("", "a data set must have at least one window of the length that is trained")
         self.online, self.fixed, self.share = online, fixed, share
