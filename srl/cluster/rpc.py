@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import queue
+import secrets
 import select
 import threading
 import time
@@ -91,10 +92,19 @@ class _Host:
     since: float = float("inf")
     """When its last call ended. A host that never connected does not count as lost: the stall limit of the run covers it."""
     gone: bool = False
-    joined: bool = False
-    """Whether it was ever connected."""
+    """Whether its supervisor has said goodbye."""
+    life: int = 0
+    """The number that its supervisor drew at its start; 0: none has connected yet."""
+    lost: set[int] = field(default_factory=set)
+    """The numbers of supervisors that were given up: they may not come back."""
     reason: str = ""
     """Why the launcher has given it up."""
+
+    def renew(self) -> None:
+        """Forget its supervisor. The next one begins anew, with the messages that are sent from now on."""
+        self.lost.add(self.life)
+        self.channel, self.processes, self.call = ReliableChannel(), set(), None
+        self.since, self.life, self.reason = float("inf"), 0, ""
 
 
 class RemoteBackend(Backend):
@@ -132,8 +142,8 @@ class RemoteBackend(Backend):
         return {"bind": f"tcp://{self.address.rpartition(':')[0]}", "encrypt": True}
 
     def has_joined(self, host: int) -> bool:
-        """Whether its supervisor has connected, now or before."""
-        return self._hosts[host].joined
+        """Whether the supervisor that it has now, or is to have, was ever connected."""
+        return self._hosts[host].life != 0
 
     def give_up(self, host: int, reason: str) -> None:
         """Its supervisor has ended: do not wait for the lease."""
@@ -153,8 +163,11 @@ class RemoteBackend(Backend):
             select.select([self._inbox], [], [], timeout)
         received: list[Message] = []
         host: _Host
+        life: int
         message: Message
-        for host, message in self._inbox.take():
+        for host, life, message in self._inbox.take():
+            if life != host.life:  # of a supervisor that was given up meanwhile
+                continue
             if message["type"] == "exit":
                 host.processes.discard(message["process"])
             if message["type"] not in ("hello", "bye") or message.get("process"):
@@ -177,13 +190,16 @@ class RemoteBackend(Backend):
         self._inbox.close()
 
     def _lost(self, host: _Host) -> list[Message]:
-        """After `lease` seconds without a call, everything on that host counts as dead."""
-        if host.gone or not host.processes:
+        """After `lease` seconds without a call, or if it was given up, everything on that host counts as dead."""
+        if host.gone or not (host.processes or host.reason):
             return []
         if not host.reason and (host.call is not None or time.monotonic() - host.since < self._lease):
             return []
-        names, host.processes, host.gone = sorted(host.processes), set(), True
-        reason = host.reason or f"no contact with host {host.index} for {self._lease:g} seconds"
+        names, reason = sorted(host.processes), host.reason or f"no contact with host {host.index} for {self._lease:g} seconds"
+        with self._lock:
+            if host.call is not None:
+                self._loop.call_soon_threadsafe(host.call.put_nowait, None)
+            host.renew()
         return [{"type": "lost", "process": name, "reason": reason} for name in names]
 
     def _post(self, host: _Host, message: Message) -> None:
@@ -214,18 +230,25 @@ class RemoteBackend(Backend):
         try:
             hello = unpack(await asyncio.wait_for(anext(requests), _HELLO_WITHIN))
             host = self._checked_hello(hello)
+            life: int = hello["life"]
         except (HostileFrame, TimeoutError, StopAsyncIteration):
             self.refused += 1
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no hello of this run")
+        if life in host.lost:
+            self.refused += 1
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "this supervisor was given up")
+        if host.life not in (0, life):
+            host.reason = host.reason or "its supervisor was started again"
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the supervisor before this one is not yet given up")
         own: asyncio.Queue[Message | None] = asyncio.Queue()
         with self._lock:
             if host.call is not None:
                 host.call.put_nowait(None)  # an older call that is dead but not yet noticed
-            host.call, host.joined = own, True
+            host.call, host.life = own, life
             own.put_nowait({"type": "welcome", "taken": host.channel.taken})
             for message in host.channel.resend(hello["taken"]):
                 own.put_nowait(message)
-        reader = asyncio.ensure_future(self._read(host, requests, own))
+        reader = asyncio.ensure_future(self._read(host, life, requests, own))
         try:
             while (due := await own.get()) is not None:
                 yield pack(due)
@@ -236,18 +259,25 @@ class RemoteBackend(Backend):
                     host.call, host.since = None, time.monotonic()
 
     def _checked_hello(self, hello: Message) -> _Host:
-        if hello["type"] != "hello" or hello["run"] != self._run or not 0 <= hello["host"] < len(self._hosts):
+        if (
+            hello["type"] != "hello"
+            or hello["run"] != self._run
+            or not 0 <= hello["host"] < len(self._hosts)
+            or not hello["life"]
+        ):
             raise HostileFrame("no hello of this run")
         return self._hosts[hello["host"]]
 
-    async def _read(self, host: _Host, requests: AsyncIterator[bytes], own: asyncio.Queue[Message | None]) -> None:
+    async def _read(self, host: _Host, life: int, requests: AsyncIterator[bytes], own: asyncio.Queue[Message | None]) -> None:
         try:
             async for data in requests:
                 message = unpack(data)
                 with self._lock:
+                    if host.call is not own:  # there is a newer call, which repeats what this one has not acknowledged
+                        break
                     news = host.channel.receive(message)
                 if news:
-                    self._inbox.put((host, message))
+                    self._inbox.put((host, life, message))
                 if message["type"] == "bye" and not message["process"]:
                     host.gone = True
                     break
@@ -261,6 +291,9 @@ class Attachment:
 
     def __init__(self, join: Join, host: int) -> None:
         self._join, self._host = join, host
+        self._life = secrets.randbits(62) + 1
+        self.refused = False
+        """Whether the controller wants nothing to do with this supervisor."""
         self._channel = ReliableChannel()
         self._inbox = Inbox()
         self._lock = threading.Lock()
@@ -300,10 +333,14 @@ class Attachment:
 
     def _keep_dialling(self) -> None:
         pause = 0.2
-        while not self._done.is_set():
+        while not (self._done.is_set() or self.refused):
             began = time.monotonic()
-            with contextlib.suppress(grpc.RpcError, HostileFrame):
+            try:
                 self._one_call()
+            except grpc.RpcError as error:
+                self.refused |= error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+            except HostileFrame:
+                pass
             with self._lock:
                 if self._call is not None:
                     self._call, self.since = None, time.monotonic()
@@ -313,7 +350,8 @@ class Attachment:
     def _one_call(self) -> None:
         secure = grpc.ssl_channel_credentials(self._join.ca.encode())
         outgoing: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        outgoing.put({"type": "hello", "run": self._join.run, "host": self._host, "taken": self._channel.taken})
+        about = {"run": self._join.run, "host": self._host, "life": self._life, "taken": self._channel.taken}
+        outgoing.put({"type": "hello", **about})
         with grpc.secure_channel(self._join.address, secure, options=_CLIENT) as channel:
             attach = channel.stream_stream(f"/{SERVICE}/{METHOD}")
             for data in attach(_packed(outgoing), metadata=[(TOKEN, self._join.token)]):

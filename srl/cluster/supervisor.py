@@ -65,6 +65,8 @@ class Supervisor:
                 due = now + REPORT_EVERY
                 reports, self._reports = self._reports, {}
                 self._send_reports(reports)
+            if self._attachment.refused:
+                return 75
             if not self._attachment.is_open and not self._within_patience(now - self._attachment.since):
                 return 75
             if self._stopping and now > self._stopping:

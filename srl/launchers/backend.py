@@ -12,10 +12,15 @@ from srl.control.processes import ProcessBackend
 from srl.core.errors import UserError
 from srl.graph.hosts import hosts_of, processes_by_host
 from srl.graph.spec import Graph
-from srl.launchers.base import launcher_of
+from srl.launchers.base import Gone, launcher_of
 from srl.workers.messages import Message
 
 _GRACE = 5.0
+_RETURN = 60.0
+"""Seconds in which a host that was lost may come back before its workers count as failed once more."""
+_PAUSE = 1.0
+_TRIED = float("inf")
+"""Due: nothing, its supervisor was started again and has neither joined nor failed."""
 
 
 class LaunchedBackend(CompositeBackend):
@@ -33,6 +38,10 @@ class LaunchedBackend(CompositeBackend):
         super().__init__([self._home, self.remote], lambda one: int(where[one] >= 0))
         self._late = time.monotonic() + self.launcher.patience
         self._waiting = set(range(len(names)))
+        restarted = {where[one] for one in where if graph.node(one.rpartition("/")[0]).on_failure == "restart"}
+        self._restarted = restarted - {-1}
+        self._returning: dict[int, tuple[float, float]] = {}
+        """Host that was lost -> until when it may come back, and when its supervisor is started again."""
         try:
             self.launcher.start(self.remote.join, run_folder / "launch")
         except BaseException:
@@ -54,11 +63,30 @@ class LaunchedBackend(CompositeBackend):
         for gone in self.launcher.poll():
             if gone.host in self._waiting:
                 raise _not_there(self._hosts[gone.host].words, gone.reason)
-            self.remote.give_up(gone.host, gone.reason)
+            self._lost(gone)
+        self._start_again()
         if self._waiting and time.monotonic() > self._late:
             late = ", ".join(self._hosts[host].words for host in sorted(self._waiting))
             raise _not_there(late, f"no answer within {self.launcher.patience:g} seconds")
         return messages
+
+    def _lost(self, gone: Gone) -> None:
+        """A host that was there is gone. It has some time to come back, if a worker of it may be restarted."""
+        now = time.monotonic()
+        until, _ = self._returning.get(gone.host, (now, now))
+        if until <= now:  # gone for the first time, or for too long: its processes count as dead
+            self.remote.give_up(gone.host, gone.reason)
+            until = now + _RETURN
+        if gone.host in self._restarted:
+            self._returning[gone.host] = (until, now + _PAUSE)
+
+    def _start_again(self) -> None:
+        """Start the supervisors of hosts that were lost, with a pause between two attempts."""
+        for host, (until, due) in list(self._returning.items()):
+            if self.remote.has_joined(host) and due == _TRIED:
+                del self._returning[host]
+            elif time.monotonic() > due and self.launcher.again(host, self.remote.join):
+                self._returning[host] = (until, _TRIED)
 
     def close(self) -> None:
         super().close()

@@ -57,6 +57,10 @@ class Launcher(ABC):
         `folder` is for files of this start, in the run folder. It does not exist yet.
         """
 
+    def again(self, host: int, join: Join) -> bool:
+        """Start the supervisor of this host, which is gone, once more; False if that is not possible."""
+        return False
+
     @abstractmethod
     def poll(self) -> Sequence[Gone]:
         """The hosts that are gone since the last call. Never waits."""

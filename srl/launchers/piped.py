@@ -45,8 +45,12 @@ class PipedLauncher(Launcher):
 
     def start(self, join: Join, folder: Path) -> None:
         for host in range(len(self.hosts)):
-            self._outputs[host] = tempfile.TemporaryFile()  # noqa: SIM115
-            self.running[host] = start_supervisor(self.command(host), join, self._outputs[host])
+            self.again(host, join)
+
+    def again(self, host: int, join: Join) -> bool:
+        self._outputs[host] = tempfile.TemporaryFile()  # noqa: SIM115
+        self.running[host] = start_supervisor(self.command(host), join, self._outputs[host])
+        return True
 
     def poll(self) -> list[Gone]:
         ended = {host: code for host, one in self.running.items() if (code := one.poll()) is not None}

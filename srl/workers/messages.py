@@ -66,7 +66,7 @@ class ProcessReport:
 _ENVELOPE = {"type", "seq", "ack"}
 
 _SCHEMA: Mapping[str, Mapping[str, Any]] = {
-    "hello": {"run": str, "host": int, "taken": int},
+    "hello": {"run": str, "host": int, "life": int, "taken": int},
     "welcome": {"taken": int},
     "start": {"process": str, "threads": int, "plugins": list[str], "path": list[str], "log": str | None},
     "kill": {"process": str},

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,30 @@ def test_a_host_that_loses_power_ends_the_run_and_the_other_host_is_left_empty(h
     assert hosts.processes(1) == []
 
 
+@pytest.mark.parametrize("how", ["power", "cable"])
+def test_a_host_that_is_lost_comes_back(hosts: TwoHosts, tmp_path: Path, how: str) -> None:
+    work = placed(hosts, stop={"seconds": 100}, on_failure="restart")
+    controller = controlled(work, tmp_path)
+
+    def lose() -> None:
+        hosts.power_off(2) if how == "power" else hosts.cut(2)
+        until(lambda: controller.totals.restarts["counter"] == 1)
+        hosts.power_on(2) if how == "power" else hosts.plug(2)
+        until(lambda: any("counter/1" in line for line in hosts.processes(2)))
+        before = controller.totals.env_steps
+        until(lambda: controller.totals.env_steps > before + 2000)
+        controller.stop()
+
+    loser = when_working(controller, lose)
+    result = controller.run()
+    loser.join()
+    assert result.kind == "done", result.format()
+    assert controller.totals.restarts == {"counter": 1}
+    (ledger,) = controller.totals.ledgers()
+    assert ledger.balanced, table([ledger])
+    until(lambda: hosts.processes(1) == hosts.processes(2) == [])
+
+
 def test_a_host_that_is_off_is_named(hosts: TwoHosts, tmp_path: Path) -> None:
     hosts.power_off(2)
     result = controlled(placed(hosts), tmp_path).run()
@@ -123,13 +147,21 @@ def test_what_would_be_run_is_shown(hosts: TwoHosts) -> None:
     assert shown["far/1"].startswith("ssh -T ") and "srl.cluster.supervisor --lifeline --host 1" in shown["far/1"]
 
 
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+
+
 def when_working(controller: Controller, action: Any) -> threading.Thread:
     def watch() -> None:
-        end = time.monotonic() + 60
-        while not controller.totals.env_steps:
-            assert time.monotonic() < end
-            threading.Event().wait(0.01)
-        action()
+        until(lambda: controller.totals.env_steps > 0)
+        try:
+            action()
+        except BaseException:
+            controller.stop()
+            raise
 
     thread = threading.Thread(target=watch)
     thread.start()

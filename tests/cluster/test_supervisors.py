@@ -99,6 +99,29 @@ def test_a_lost_supervisor_ends_the_run(tmp_path: Path) -> None:
         assert "no contact with host 0 for 1 seconds" in result.format()
 
 
+def test_a_supervisor_that_is_started_again_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    with remote() as (far, old):
+        work = graph(via="zmq", stop={"seconds": 60}, on_failure="restart")
+        controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), backend=lambda: far)
+        new: list[Any] = []
+
+        def replace() -> None:
+            new.append(start_supervisor(old.args, far.join))
+            assert old.wait(20) == 75, "it was told that it had been given up"
+            before, end = controller.totals.env_steps, time.monotonic() + 30
+            while controller.totals.env_steps < before + 100 and time.monotonic() < end:
+                threading.Event().wait(0.01)
+            controller.stop()
+
+        replacer = when_working(controller, replace)
+        result = controller.run()
+        replacer.join()
+        end_supervisor(new[0], 10.0)
+        assert result.kind == "done" and controller.totals.env_steps > 100, result.format()
+        assert controller.totals.restarts == {"counter": 1, "adder": 1}
+        assert new[0].returncode == 0
+
+
 def test_a_call_that_breaks_is_dialled_again_and_nothing_is_lost(tmp_path: Path) -> None:
     with remote() as (far, _):
         work = graph(via="zmq", stop={"env_steps": 5000})

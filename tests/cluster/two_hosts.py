@@ -56,6 +56,15 @@ class TwoHosts:
         """Kill everything on the host at once."""
         self.sshds[host - 1].kill()
 
+    def power_on(self, host: int) -> None:
+        """After a loss of power."""
+        self.sshds[host - 1].wait()
+        self.sshds[host - 1] = self._sshd(host)
+
+    def plug(self, host: int) -> None:
+        """Put the cable in again."""
+        _run("ip", "link", "set", f"srl-v{host}", "master", "srl-br")
+
     def processes(self, host: int) -> list[str]:
         """Command lines of what runs on the host besides sshd's own processes."""
         found = []
