@@ -93,6 +93,13 @@ def check_resources(graph: Graph, machine: Machine) -> None:
                 code="E08",
                 path=node_path(node, "threads"),
             )
+        if node.device == "cuda" and node.kind.gang and node.count > max(machine.gpus, 1):
+            raise UserError(
+                f"{node.count} workers '{node.name}' on cuda need a GPU each, but this machine has {count(machine.gpus, 'GPU')}",
+                ("try", f"workers.{node.name}.count={machine.gpus}, or workers.{node.name}.device=cpu"),
+                code="E08",
+                path=node_path(node, "count"),
+            )
         if (split := split_config(getattr(node.loaded, "learner", None))) is not None:
             split.check(machine, ("workers", node.name, "learner"))
         if node.device not in devices and not (node.device == "cuda" and machine.gpus):

@@ -59,7 +59,9 @@ class SingleLearner:
         if isinstance(self.algorithm, InParts) and config is not None:
             self.algorithm.order = config.order
         self.algorithm.setup()
-        self._vary()
+        if ranks is not None:
+            self._refuse_statistics()
+            self._vary()
         self._saved = Saved(self.algorithm)
         needs = task.algorithm.needs(task.config, task.spec)
         self.intake = Intake(task.shape, self.device, task.seed, joint=needs.joint, ranks=ranks, between=task.between)
@@ -141,6 +143,16 @@ class SingleLearner:
     def close(self) -> None:
         """End the threads."""
         self._together.close()
+
+    def _refuse_statistics(self) -> None:
+        """Networks that normalize by the statistics of a batch: ranks would come to have different ones."""
+        for name, module in self.algorithm.named_modules():
+            if getattr(module, "is_of_one_batch", False) or isinstance(module, nn.modules.batchnorm._BatchNorm):
+                raise UserError(
+                    f"several trainers cannot train '{name}' together: it is a normalization by the statistics of a batch",
+                    ("try", "algorithm.critic.norm=layer, or workers.trainer.count=1"),
+                    code="E10",
+                )
 
     def _summed(self, parts: Sequence[Callable[[], Any]]) -> list[Any]:
         """One after the other, as ranks must agree on the order; then their gradients are summed in one message."""

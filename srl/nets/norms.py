@@ -31,6 +31,9 @@ class BatchRenorm(nn.Module):
     A frozen pass uses the running ones. The corrections begin after `warmup` batches.
     """
 
+    is_of_one_batch = True
+    """Ranks would have statistics of their own."""
+
     mean: Tensor
     deviation: Tensor
     seen: Tensor

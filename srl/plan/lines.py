@@ -50,6 +50,7 @@ def plan_lines(
 def _node_line(graph: Graph, node: Node) -> str:
     text = node.kind.about(node.loaded) or node.worker
     is_split = split_config(getattr(node.loaded, "learner", None)) is not None  # it says more about its devices
+    text += ", each on its part of a batch" if node.kind.gang and node.count > 1 else ""
     text += f", on {node.device}" if (node.kind.slow and not is_split) or node.device != "cpu" else ""
     return f"{times(node)}: {text}" + (f", inside {node.inside}" if node.inside and graph.mode != "inline" else "")
 
@@ -58,7 +59,7 @@ def _batches(graph: Graph, derived: Derived | None) -> Iterable[str]:
     """`1 batch = 48 envs x 64 steps x 4 agents = 12,288 agent steps = 6 minibatches x 4 epochs`"""
     args = [node.loaded for node in graph.nodes]
     sampling = next((one for one in args if hasattr(one, "envs") and hasattr(one, "steps")), None)
-    for trainer in (one for one in args if hasattr(one, "slabs") and hasattr(one, "policy")):
+    for trainer, ranks in ((node.loaded, node.count) for node in graph.nodes if node.kind.gang and hasattr(node.loaded, "slabs")):
         if sampling is None:
             return
         if not trainer.slabs:
@@ -68,6 +69,7 @@ def _batches(graph: Graph, derived: Derived | None) -> Iterable[str]:
         rows = envs * steps * agents
         text = f"{count(envs, 'env')} x {count(steps, 'step')}" + (f" x {agents} agents" if agents > 1 else "")
         text = f"1 batch = {text} = {count(rows, 'agent step' if agents > 1 else 'step')}"
+        text += f" = {ranks} trainers x {rows // ranks:,}" if ranks > 1 else ""
         algorithm = graph.policies[policy].algorithm
         minibatch, epochs = (algorithm.args.get(key) if algorithm else None for key in ("minibatch", "epochs"))
         if isinstance(minibatch, int) and isinstance(epochs, int):

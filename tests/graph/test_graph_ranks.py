@@ -8,10 +8,11 @@ import pytest
 
 from srl.config.experiment import read_experiment
 from srl.core.machine import Machine
-from srl.graph.check import check
+from srl.graph.check import check, check_resources
 from srl.graph.decide import decide
 from srl.graph.placement import feeds, via_of
 from srl.graph.spec import Graph
+from srl.plan.lines import plan_lines
 from tests.errors import raises
 
 DESKTOP = Machine(cores=2, gpus=0, shared_free=1 << 34)
@@ -81,3 +82,17 @@ def test_what_cannot_be_divided_is_refused(settings: dict[str, Any], code: str, 
     with raises(code) as caught:
         laid_out(**settings)
     assert fact in str(caught.value) and caught.value.exit_code == 2
+
+
+def test_the_plan_says_what_each_trainer_trains() -> None:
+    graph = laid_out(sampling={"envs": 32, "steps": 32}, algorithm={"use": "ppo", "minibatch": 256, "epochs": 10})
+    lines = dict(plan_lines(graph, DESKTOP))
+    assert lines["batch"] == "1 batch = 32 envs x 32 steps = 1,024 steps = 2 trainers x 512 = 4 minibatches x 10 epochs"
+    assert "trainer x 2: batches of 2 slabs, staleness at most 1, each on its part of a batch, on cpu" in lines["workers"]
+
+
+def test_trainers_on_gpus_have_one_each() -> None:
+    graph = laid_out(workers={"trainer": {"count": 2, "device": "cuda"}})
+    check_resources(graph, Machine(cores=4, gpus=2, shared_free=1 << 34))
+    with raises("E08", match="2 workers 'trainer' on cuda need a GPU each, but this machine has 1 GPU"):
+        check_resources(graph, Machine(cores=4, gpus=1, shared_free=1 << 34))

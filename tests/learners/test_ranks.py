@@ -13,12 +13,17 @@ import numpy as np
 import pytest
 import torch
 
+from srl.algorithms.ddpg import DDPG
 from srl.algorithms.impala import Impala
-from srl.api.batch import Ranks
+from srl.algorithms.sac import SAC
+from srl.algorithms.td3 import TD3
+from srl.api.batch import Batch, Ranks
 from srl.learners.ranks import Agreement
 from srl.learners.single import SingleLearner
 from srl.nets.recurrent import Recurrent
 from tests.algorithms.slabs import make, record
+from tests.algorithms.transitions import learner as actor_and_critics
+from tests.algorithms.transitions import transitions
 
 ENVS, UPDATES = 8, 3
 WHOLE: dict[str, Any] = {"epochs": 3, "minibatch": 100_000, "lr": 1e-3, "entropy": 0.01}
@@ -34,6 +39,9 @@ CASES: dict[str, dict[str, Any]] = {
     "impala": {"algorithm": Impala},
 }  # fmt: skip
 UNEVEN = ("ppo", "recurrent")
+REPLAYED = {"sac": SAC, "td3": TD3, "ddpg": DDPG, "sac in sequence": SAC}
+DRAWN = 24
+"""Rows of a batch of a replay, of all ranks together."""
 
 
 def rows_of(case: str, update: int) -> dict[str, Any]:
@@ -53,6 +61,22 @@ def part(tree: Any, rank: int) -> Any:
     if isinstance(tree, dict):
         return {name: part(one, rank) for name, one in tree.items()}
     return tree if tree.ndim == 1 else np.ascontiguousarray(tree[:, rank * half : (rank + 1) * half])
+
+
+def drawn(update: int) -> dict[str, Any]:
+    return transitions(update, DRAWN)
+
+
+def half_of(rows: dict[str, Any], rank: int) -> dict[str, Any]:
+    """The rows that the replay of one rank would have drawn: `[T, B, ...]`, or `[B]`."""
+    own = slice(rank * DRAWN // 2, (rank + 1) * DRAWN // 2)
+    return {name: np.ascontiguousarray(leaf[own] if leaf.ndim == 1 else leaf[:, own]) for name, leaf in rows.items()}
+
+
+def replayed(case: str, rows: int, ranks: Ranks | None = None) -> SingleLearner:
+    made = SingleLearner(replace(actor_and_critics(REPLAYED[case], rows=rows, lr=1e-3).task, ranks=ranks))
+    made.algorithm.order = "sequential" if "sequence" in case else "simultaneous"  # type: ignore[assignment]
+    return made
 
 
 def trained(learner: SingleLearner, rows: Callable[[int], Any]) -> dict[str, Any]:
@@ -84,6 +108,10 @@ def rank(number: int, folder: str) -> None:
         run_case(agreement.ranks, case, folder, uneven=False)
     for case in UNEVEN:
         run_case(agreement.ranks, case, folder, uneven=True)
+    for case in REPLAYED:
+        learner = replayed(case, DRAWN // 2, agreement.ranks)
+        found = trained(learner, lambda update: half_of(drawn(update), number))
+        np.savez(f"{folder}/{case} False {number}.npz", **found)
     agreement.close()
 
 
@@ -136,6 +164,32 @@ def test_two_ranks_on_halves_are_one_on_the_whole_batch(case: str, folder: Path)
         np.testing.assert_allclose(first[name], array, atol=2e-4, rtol=2e-3, err_msg=name)
     if case == "early stop":
         assert first["steps"] < 30 * UPDATES
+
+
+@pytest.mark.parametrize("case", REPLAYED)
+def test_two_ranks_on_batches_of_two_replays_are_one_on_both(case: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given the same rows and noise. Each rank draws noise of its own."""
+    one = Batch.normal
+
+    def both(batch: Batch, tag: str, *sizes: int) -> torch.Tensor:
+        parts = []
+        for rank in range(2):
+            part = Batch.of(reward=torch.zeros(1, DRAWN // 2))
+            part.origin = replace(batch.origin, seed=batch.origin.seed ^ rank << 32)
+            parts.append(one(part, tag, *sizes))
+        assert not torch.equal(*parts)
+        return torch.cat(parts)
+
+    first, second = found(folder, case, uneven=False)
+    monkeypatch.setattr(Batch, "normal", both)
+    whole = trained(replayed(case, DRAWN), drawn)
+    assert first.keys() == second.keys() == whole.keys()
+    for name, array in whole.items():
+        if name.startswith("metrics/"):
+            first[name] = (first[name] + second[name]) / 2
+        else:
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+        np.testing.assert_allclose(first[name], array, atol=2e-6, rtol=2e-4, err_msg=name)
 
 
 @pytest.mark.parametrize("case", UNEVEN)

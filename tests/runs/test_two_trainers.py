@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ import numpy as np
 import pytest
 
 import srl
+from srl.algorithms.ppo import PPO as PPOAlgorithm
 from srl.control.controller import Controller
+from srl.core.errors import UserError
 from srl.plan.prepare import prepare
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
@@ -123,3 +126,45 @@ def test_a_killed_trainer_ends_the_run_or_all_start_again(kind: str, victim: str
         assert [failure.worker for failure in result.failures] == [victim]
         assert result.checkpoint
     assert all(ledger.balanced for ledger in totals.ledgers()), result.format()
+
+
+def test_ctrl_c_ends_both_at_one_update_and_saves(tmp_path: Path) -> None:
+    found = prepare(settings={**PPO, "stop": {"seconds": 40}, "checkpoint": {"every": 0}})
+    controller = Controller(found.graph, folder=RunFolder.create(tmp_path, "run", 1), derived=found.derived)
+
+    def interrupt() -> None:
+        until(lambda: controller.totals.env_steps > 1000)
+        controller.stop()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    result = controller.run()
+    thread.join()
+    assert result.kind == "done" and result.failures == () and result.checkpoint, result.format()
+    assert controller.totals.elapsed < 30
+    assert len({seen.report.reading["updates"] for name, seen in controller.totals._workers.items() if "trainer" in name}) == 1
+
+
+def test_a_network_that_ranks_cannot_share_is_refused_by_its_name(tmp_path: Path) -> None:
+    crossed = {**SAC, "algorithm": {"use": "sac", "critic": {"hidden": [16], "norm": "batch", "tau": None}}}
+    with pytest.raises(UserError, match="normalization by the statistics of a batch"):
+        srl.launch(**crossed, stop={"env_steps": 1000}, runs=tmp_path, quiet=True)
+
+
+def test_a_trainer_that_waits_for_one_that_never_came_ends_with_the_run(tmp_path: Path) -> None:
+    """One of them fails before they have met: the other neither hangs nor counts as a failure."""
+    found = prepare(settings={**PPO, "algorithm": {"use": f"{__file__}:Late", "minibatch": 64}, "stop": {"seconds": 40}})
+    controller = Controller(found.graph, folder=RunFolder.create(tmp_path, "run", 1), derived=found.derived)
+    result = controller.run()
+    assert result.kind == "worker failure" and [failure.worker for failure in result.failures] == ["trainer/1"], result.format()
+    assert "never came" in result.failures[0].error and controller.totals.elapsed < result.failures[0].at + 5
+    assert not [path for path in (tmp_path / "run").rglob(".trainer*")]
+
+
+class Late(PPOAlgorithm):
+    """Fails where it is not the first trainer."""
+
+    def setup(self) -> None:
+        super().setup()
+        if sys.argv[1:2] == ["trainer/1"]:
+            raise RuntimeError("never came")
