@@ -48,15 +48,15 @@ class DDPG(InParts):
         self.critic_adam = self.optimizer(self.critic, lr=config.lr, eps=1e-8)
 
     def parts(self) -> tuple[Part, Part]:
-        critic = Part(
-            name="critic", owns=(self.critic,), shows=(self.critic.net,), optimizer=self.critic_adam,
+        critics = Part(
+            name="critics", owns=(self.critic,), shows=(self.critic.net,), optimizer=self.critic_adam,
             asks=self.next_actions, loss=self.critic_loss, after=self.follow, is_still=self.critic.is_still,
         )  # fmt: skip
         actor = Part(
             name="actor", owns=(self.policy, self.target), shows=(self.target.net,), optimizer=self.actor_adam,
             offers=self.actions, asks=self.values, loss=self.actor_loss, after=self.follow_actor,
         )  # fmt: skip
-        return critic, actor
+        return critics, actor
 
     def begin(self, batch: Batch) -> Tensor:
         """Vectors `[2, B, inputs]`: rows i, and those behind the rewards."""

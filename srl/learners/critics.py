@@ -14,10 +14,18 @@ from typing import Any
 
 import torch
 
+from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete
+from srl.api.policy import PolicySpec
+from srl.api.slab import SlabShape
 from srl.core.errors import RunError, SrlError
+from srl.core.load import load
 from srl.core.machine import die_with
 from srl.core.registry import REGISTRIES
-from srl.learners.shared import Line
+from srl.core.spec import Leaf, from_plain
+from srl.learners.base import Task
+from srl.learners.layout import Layout
+from srl.learners.shared import Line, Memory
+from srl.learners.side import CRITICS, Side
 
 
 def main() -> int:
@@ -32,27 +40,12 @@ def main() -> int:
         torch.set_num_threads(1)
         _serve(line, line.receive())
     except Exception as error:
-        if isinstance(error, RunError) and error.code == "R01":
-            return 0  # nobody is at the other end
-        data = error.to_data() if isinstance(error, SrlError) else None
-        headline, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
-        line.send({"type": "failed", "error": data, "headline": headline, "trace": trace[-20_000:]})
-        return 3
+        return 3 if told_of(line, error) else 0
     return 0
 
 
 def _serve(line: Line, begin: dict[str, Any]) -> None:
-    """Train and answer until the other side hangs up."""
-    from srl.api.env import Box, Discrete, MultiBinary, MultiDiscrete
-    from srl.api.policy import PolicySpec
-    from srl.api.slab import SlabShape
-    from srl.core.load import load
-    from srl.core.spec import Leaf, from_plain
-    from srl.learners.base import Task
-    from srl.learners.layout import Layout
-    from srl.learners.shared import Memory
-    from srl.learners.side import CRITICS, Side
-
+    """Make this side as it was described, and serve."""
     if begin["core"] is not None:
         os.sched_setaffinity(0, {begin["core"]})
     told = begin["task"]
@@ -63,13 +56,16 @@ def _serve(line: Line, begin: dict[str, Any]) -> None:
         policy_config=load(policy.Config, told["policy_config"]), spec=from_plain(told["spec"], classes),
         shape=from_plain(told["shape"], classes), seed=told["seed"],
     )  # fmt: skip
+    path, size = begin["memory"]
+    memory = Memory(os.open(path, os.O_RDWR | os.O_CLOEXEC), size)
+    memory.close()
     side = Side(task, CRITICS)
     side.restore(begin["groups"], begin["state"])
-    path, size = begin["memory"]
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    memory = Memory(descriptor, size)
-    memory.close()
-    layout = load(Layout, begin["layout"])
+    serve(line, side, memory, load(Layout, begin["layout"]))
+
+
+def serve(line: Any, side: Side, memory: Any, layout: Layout) -> None:
+    """Train and answer until the other side hangs up: then a wait raises."""
     theirs, mine, questions, given = layout.places(memory, line, actor=side.seen, critics=side.shown)
     line.send({"type": "ready"})
     asked: list[dict[str, Any]] = []
@@ -82,6 +78,16 @@ def _serve(line: Line, begin: dict[str, Any]) -> None:
         asked.clear()
         if given.number > side.round:
             side.update(given.read(side.round, side.clock))
+
+
+def told_of(line: Any, error: Exception) -> bool:
+    """Tell the other side, unless it has hung up."""
+    if isinstance(error, RunError) and error.code == "R01":
+        return False
+    data = error.to_data() if isinstance(error, SrlError) else None
+    headline, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    line.send({"type": "failed", "error": data, "headline": headline, "trace": trace[-20_000:]})
+    return True
 
 
 def _answer(line: Line, side: Any, message: dict[str, Any]) -> None:

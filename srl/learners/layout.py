@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from srl.learners.give import GIVEN, Given
-from srl.learners.questions import PLACES, Channel, Questions, Wait
-from srl.learners.shared import Memory
+from srl.learners.questions import PLACES, Questions, Wait
 from srl.learners.slots import Slots
 
 _LEAST = 1 << 16
@@ -29,19 +29,20 @@ class Layout:
     def sizes(self, actor: Sequence[Tensor], critics: Sequence[Tensor]) -> list[int]:
         """Bytes of every piece."""
         shown = [one.numel() * one.element_size() for one in (*critics, *actor)]
-        return [*(self._questions if self.exact else [*shown, *shown]), *self._leaves * self._batches]
+        return [*([self._question] * (2 * PLACES) if self.exact else [*shown, *shown]), *self._leaves * self._batches]
 
     def places(
-        self, memory: Memory, link: Wait, *, actor: Sequence[Tensor], critics: Sequence[Tensor]
+        self, memory: Any, link: Wait, *, actor: Sequence[Tensor], critics: Sequence[Tensor]
     ) -> tuple[Slots, Slots, tuple[Questions, Questions] | None, Given]:
         """What the actor shows, what the critics show, the questions of each (actor, critics), and the batches."""
         words = memory.words
-        mine, theirs = (Slots(words[i : i + 2], [memory.like(held) for _ in range(2)] if not self.exact else [[], []])
-                        for i, held in ((0, actor), (2, critics)))  # fmt: skip
+        mine, theirs = (
+            Slots(words[i : i + 2], [[], []] if self.exact else [memory.like(held, reader) for _ in range(2)])
+            for i, held, reader in ((0, actor, 1), (2, critics, 0))
+        )
         questions = None
         if self.exact:
-            half = [memory.array((size,), np.uint8) for size in self._questions]
-            there, back = (Channel(link, words[i : i + 2], part) for i, part in ((4, half[:PLACES]), (6, half[PLACES:])))
+            there, back = (memory.channel(link, words[i : i + 2], self._question, reader) for i, reader in ((4, 1), (6, 0)))
             questions = Questions(there, back), Questions(back, there)
         slots = [{path: memory.array(shape, kind) for path, kind, shape in self.record} for _ in range(self._batches)]
         return mine, theirs, questions, Given(words[GIVEN:], slots)
@@ -56,5 +57,5 @@ class Layout:
         return [math.prod(shape) * np.dtype(kind).itemsize for _, kind, shape in self.record]
 
     @property
-    def _questions(self) -> list[int]:
-        return [_LEAST + 4 * sum(self._leaves)] * (2 * PLACES)
+    def _question(self) -> int:
+        return _LEAST + 4 * sum(self._leaves)

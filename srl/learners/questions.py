@@ -82,10 +82,18 @@ class Channel:
         return found
 
 
+class Crossing(Protocol):
+    """One direction."""
+
+    def send(self, tensors: Sequence[Tensor | None]) -> None: ...
+
+    def receive(self) -> list[Tensor | None]: ...
+
+
 class Questions:
     """What a side asks the other one, and what it answers."""
 
-    def __init__(self, out: Channel, back: Channel) -> None:
+    def __init__(self, out: Crossing, back: Crossing) -> None:
         self._out, self._back = out, back
 
     def ask(self, part: Part, offered: Tensors) -> Tensors:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from srl.core.errors import RunError
 from srl.core.tree import Array
+from srl.learners.questions import PLACES, Channel, Wait
 
 WORDS = 512
 """Integers at the start of the memory."""
@@ -49,9 +50,13 @@ class Memory:
         self._next += _aligned(math.prod(shape) * kind.itemsize)
         return np.frombuffer(self._map, kind, math.prod(shape), start).reshape(shape)
 
-    def like(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The next pieces, for copies of these tensors."""
+    def like(self, tensors: Sequence[Tensor], reader: int = 0) -> list[Tensor]:
+        """The next pieces, for copies of these tensors. `reader`: of no importance where both read the same memory."""
         return [torch.from_numpy(self.array(tuple(one.shape), one.numpy().dtype)) for one in tensors]
+
+    def channel(self, link: Wait, words: Any, size: int, reader: int) -> Channel:
+        """The next pieces, for tensors that cross, of so many bytes at once."""
+        return Channel(link, words, [self.array((size,), np.uint8) for _ in range(PLACES)])
 
     def close(self) -> None:
         """The memory itself lives on while there are views of it."""

@@ -6,9 +6,12 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+import torch
 
 from srl.api.batch import Feedback
 from srl.api.parts import InParts
@@ -21,10 +24,12 @@ from srl.core.spec import to_plain
 from srl.core.threads import plan
 from srl.core.tree import Array
 from srl.learners.base import Groups, Task
+from srl.learners.critics import serve, told_of
 from srl.learners.give import Given, record_of
 from srl.learners.layout import Layout
+from srl.learners.peers import PeerLine, PeerMemory
 from srl.learners.shared import Line, Memory, bells
-from srl.learners.side import ACTOR, Side
+from srl.learners.side import ACTOR, CRITICS, Side
 
 _PATIENCE = 5.0
 """Seconds for the other process to end by itself."""
@@ -40,7 +45,8 @@ class SplitLearner(Side):
             raise _not_in_parts(task)
         self.split = config
         self._child: subprocess.Popen[bytes] | None = None
-        self._line: Line | None = None
+        self._thread: threading.Thread | None = None
+        self._line: Line | PeerLine | None = None
         self._memory: Memory | None = None
         self._given: Given | None = None
         self._affinity = os.sched_getaffinity(0)
@@ -90,8 +96,15 @@ class SplitLearner(Side):
         self._end()
         super().close()
 
+    @property
+    def in_process(self) -> bool:
+        """Whether the critics are trained by a thread: what crosses between GPUs needs no memory of the host."""
+        return self.split.devices[0] != "cpu"
+
     def _start(self) -> None:
         """Start the other process: it imports what it needs while this one waits for its first batch."""
+        if self.in_process:
+            return
         ours, theirs = socket.socketpair()
         mine, other = bells()
         command = [sys.executable, "-m", "srl.learners.critics", *map(str, (theirs.fileno(), other, mine, os.getpid()))]
@@ -105,12 +118,41 @@ class SplitLearner(Side):
 
     def _begin(self, rows: Mapping[str, Any]) -> None:
         """The first batch says how large batches are. Both sides begin with the state of this one."""
+        layout = Layout(record=record_of(rows), lag=self.split.lag, exact=self.split.mode == "exact")
+        memory = self._hire(layout) if self.in_process else self._tell(layout)
+        line = self._line
+        assert line is not None
+        mine, theirs, questions, self._given = layout.places(memory, line, actor=self.shown, critics=self.seen)
+        self._ask(None)  # it has the memory
+        memory.close()
+        self.connect(line, mine, theirs, lag=self.split.lag, questions=None if questions is None else questions[0])
+
+    def _hire(self, layout: Layout) -> PeerMemory:
+        """A thread for the critics."""
+        groups, state = super().state()
+        side = Side(replace(self.task, device=self.split.devices[1]), CRITICS)
+        side.restore(groups, state)
+        self._line, line = PeerLine.pair()
+        self._line.heard = self._heard
+        memory = PeerMemory(self.split.devices)
+
+        def work() -> None:
+            torch.set_num_threads(1)
+            try:
+                serve(line, side, memory.view(), layout)
+            except Exception as error:
+                told_of(line, error)
+
+        self._thread = threading.Thread(target=work, name=f"srl {self.other.name}", daemon=True)
+        self._thread.start()
+        return memory.view()
+
+    def _tell(self, layout: Layout) -> Memory:
+        """The other process how to begin."""
         line = self._line
         assert line is not None
         if self._cores is not None:
             os.sched_setaffinity(0, {self._cores[0]})
-        record = record_of(rows)
-        layout = Layout(record=record, lag=self.split.lag, exact=self.split.mode == "exact")
         memory = self._memory = Memory.create(layout.sizes(self.shown, self.seen))
         groups, state = super().state()
         task = {
@@ -123,10 +165,7 @@ class SplitLearner(Side):
             "core": None if self._cores is None else self._cores[1],
             "memory": [f"/proc/{os.getpid()}/fd/{memory.descriptor}", memory.size],
         })  # fmt: skip
-        mine, theirs, questions, self._given = layout.places(memory, line, actor=self.shown, critics=self.seen)
-        self._ask(None)  # it has mapped the memory
-        memory.close()
-        self.connect(line, mine, theirs, lag=self.split.lag, questions=None if questions is None else questions[0])
+        return memory
 
     def _ask(self, message: Mapping[str, Any] | None) -> dict[str, Any]:
         assert self._line is not None
@@ -149,6 +188,9 @@ class SplitLearner(Side):
         self._child = self._line = self._given = self._link = self._mine = self._theirs = None
         if line is not None:
             line.close()  # it ends when nobody is at the other end
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)
+            self._thread = None
         if child is not None:
             try:
                 child.wait(_PATIENCE)
@@ -157,6 +199,7 @@ class SplitLearner(Side):
                 child.wait()
         if self._memory is not None:
             self._memory.close()
+            self._memory = None
         os.sched_setaffinity(0, self._affinity)
 
 

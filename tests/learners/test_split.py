@@ -26,6 +26,12 @@ ALGORITHMS = (SAC, TD3, DDPG)
 SIMULTANEOUS = SplitConfig()
 
 
+class InThreads(SplitLearner):
+    """As on two GPUs, but on the CPU."""
+
+    in_process = True
+
+
 @pytest.fixture
 def split() -> Iterator[Any]:
     """Makes split learners, and ends them."""
@@ -98,7 +104,7 @@ def test_a_side_that_is_killed_ends_the_learner(split: Any) -> None:
     made = split(task(DDPG))
     run(made, range(2))
     os.kill(made._child.pid, signal.SIGKILL)
-    with raises("R01", match="the process of the critic has died"):
+    with raises("R01", match="the process of the critics has died"):
         run(made, range(2, 9))
 
 
@@ -165,3 +171,32 @@ def test_asynchronous_sides_are_never_further_apart_than_they_may(split: Any) ->
     shown = made.metrics()
     assert abs(shown["actor_lag"]) <= 3 and abs(shown["critics_lag"]) <= 3
     assert shown["actor_version"] == shown["critics_version"] == 199
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("mode", ["simultaneous", "exact"])
+def test_sides_in_two_threads_are_a_single_learner(algorithm: Any, mode: Any) -> None:
+    given = task(algorithm)
+    order = "sequential" if mode == "exact" else "simultaneous"
+    single, both = SingleLearner(given, SingleConfig(order=order)), InThreads(given, SplitConfig(mode=mode))
+    run(single, range(100))
+    run(both, range(60))
+    groups, state = both.state()
+    both.restore(groups, state)
+    run(both, range(60, 100))
+    check_equal(single, both)
+    thread = both._thread
+    assert thread is not None and thread.is_alive()
+    both.close()
+    assert not thread.is_alive()
+
+
+def test_an_error_in_the_thread_of_the_critics_is_told() -> None:
+    made = InThreads(task(SAC), SplitConfig())
+    run(made, range(2))
+    rows = transitions(3, 53)
+    rows["reward"][0, 5] = np.nan
+    made.update(rows)
+    with raises("R05", match="the loss is nan"):
+        run(made, range(3, 9))
+    made.close()
