@@ -4,7 +4,8 @@
 
 HalfCheetah's sizes (17 observations, 6 actions), networks of 2x256. Ratios are those of the median seconds of an update to the
 single learner's with one thread: by wall time, and by CPU time, where the busier side counts, as on cores that are otherwise
-idle (not of mode exact, whose sides wait for each other). On a busy machine only the latter means anything. Ideal: what the cost model of docs/decisions/0028-split-learner.md gives.
+idle (not of mode exact, whose sides wait for each other). On a busy machine only the latter means anything. Ideal: what the cost
+model of docs/decisions/0028-split-learner.md gives.
 """
 
 from __future__ import annotations
