@@ -22,14 +22,14 @@ class APPOConfig(PPOConfig):
 
     lam: float = option(0.95, "lambda of the V-trace targets", low=0, high=1)
     epochs: int = option(4, "passes over a batch", low=1)
-    objective: Literal["decoupled", "coupled"] = option(
-        "decoupled",
-        "clip the ratio to the proximal policy, weighted by that one's to the actors' policy; or to the actors' policy",
+    objective: Literal["coupled", "decoupled"] = option(
+        "coupled",
+        "clip the ratio to the actors' policy; decoupled: the ratio to the proximal policy, weighted by its own to the actors'",
     )
     clip_rho: float = option(1.0, "upper bound of the weights rho of temporal differences and of advantages", above=0)
     clip_c: float = option(1.0, "upper bound of the trace weights c", above=0)
     target_every: int = option(
-        1, "updates between two moves of the proximal policy, which also gives the values of targets", low=1
+        4, "updates between two moves of the proximal policy, which also gives the values of targets", low=1
     )
     tau: float = option(1.0, "share of the way that it moves; 1: it is copied", above=0, high=1)
 
