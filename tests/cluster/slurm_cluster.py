@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scancel")
@@ -76,13 +75,14 @@ class SlurmCluster:
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True)
         return done.stdout
 
-    def kill_node(self, name: str) -> None:
-        """Kill the node's daemon, and all that runs on it."""
-        self._kill([self.folder / f"slurmd.{name}.pid"])
-
     def close(self) -> None:
         """Idempotent."""
-        self._kill(self.folder.glob("*.pid"))
+        for file in self.folder.glob("*.pid"):
+            try:
+                os.kill(int(file.read_text()), signal.SIGKILL)
+            except (OSError, ValueError):
+                continue
+            file.unlink(missing_ok=True)
 
     def _start(self) -> None:
         folder = self.folder
@@ -95,13 +95,3 @@ class SlurmCluster:
         while (states := self.ask("sinfo", "-hN", "-o", "%T").split()) != ["idle"] * len(_NODES):
             assert time.monotonic() < end, (states, (folder / "slurmctld.log").read_text()[-2000:])
             time.sleep(0.1)
-
-    def _kill(self, files: Iterable[Path]) -> None:
-        """Daemons by their pid files; each one has a session of its own."""
-        for file in list(files):
-            try:
-                pid = int(file.read_text())
-                os.kill(pid, signal.SIGKILL)
-            except (OSError, ValueError):
-                continue
-            file.unlink(missing_ok=True)
