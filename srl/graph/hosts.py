@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from srl.core.errors import UserError
 from srl.core.load import meant
@@ -12,6 +13,9 @@ from srl.core.text import count
 from srl.core.types import HOME, LOCAL, Component, HostGroup
 from srl.graph.placement import host_of, processes_by_side, workers_by_process
 from srl.graph.spec import Graph, Node
+
+_LISTED = 8
+"""Hosts of a group that the plan lists one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +150,13 @@ def crowded(graph: Graph) -> Iterator[str]:
 
 
 def hosts_lines(graph: Graph) -> str:
-    """Which process is where, a line for each host."""
-    words = {HOME: f"{HOME} (this machine)", **{host.name: host.words for host in hosts_of(graph)}}
-    return "\n".join(f"{words[host]}: {_short(names) or 'nothing'}" for host, names in processes_by_host(graph).items())
+    """Which process is where, a line for each host; of a large group the first and the last ones."""
+    placed = processes_by_host(graph)
+    rows = [f"{HOME} (this machine): {_short(placed[HOME])}"]
+    for group, hosts in groupby(hosts_of(graph), lambda host: host.group):
+        lines = [f"{host.words}: {_short(placed[host.name])}" for host in hosts]
+        rows += lines if len(lines) <= _LISTED else [*lines[:2], f"... {len(lines) - 3} more of {group}", lines[-1]]
+    return "\n".join(rows)
 
 
 def _short(processes: list[str]) -> str:
@@ -157,4 +165,6 @@ def _short(processes: list[str]) -> str:
     for process in processes:
         name, _, index = process.rpartition("/")
         numbers.setdefault(name, []).append(int(index))
+    if not numbers:
+        return "nothing"
     return ", ".join(f"{name}/{own[0]}" + (f"-{own[-1]}" if len(own) > 1 else "") for name, own in numbers.items())

@@ -86,6 +86,13 @@ def test_the_plan_names_hosts_and_processes() -> None:
     assert hosts_lines(work) == "home (this machine): trainer/0\ncpu/0 (a): actor/0-1\ncpu/1 (b): actor/2-3"
 
 
+def test_a_large_group_is_shortened_in_the_plan() -> None:
+    work = graph(hosts={"cpu": {"count": 16, "cores": 4}}, sampling={"envs": 64, "steps": 32})
+    assert hosts_lines(work).splitlines()[1:] == [
+        "cpu/0: actor/0-3", "cpu/1: actor/4-7", "... 13 more of cpu", "cpu/15: actor/60-63",
+    ]  # fmt: skip
+
+
 def test_too_many_and_too_few_workers_are_noted() -> None:
     crowded = graph(sampling={"envs": 64, "steps": 32, "workers": 16})
     assert any("8 threads share the 4 cores of a host of 'cpu'" in note for note in notes(crowded, DESKTOP))
