@@ -313,12 +313,22 @@ def _ranks(graph: Graph, node: Node) -> int:
 
 def _groups(graph: Graph, node: Node) -> int:
     """Groups whose rows one of these workers keeps, at most."""
-    groups = {one.name: one.loaded for one in graph.nodes}
-    shares = feeds(graph, node.ports["source"])
+    groups = {one.name: getattr(one.loaded, "groups", 1) for one in graph.nodes}
     return max(
-        sum(getattr(groups[producer], "groups", 1) for producer, _ in shares.get((node.name, index), ()))
+        sum(groups[actor] for actor, _ in _origins(graph, node.ports["source"], (node.name, index)))
         for index in range(node.count)
     )
+
+
+def _origins(graph: Graph, stream: str, consumer: tuple[str, int]) -> set[tuple[str, int]]:
+    """The workers whose slabs reach this one: its producers, or what is behind those that pass slabs on."""
+    found: set[tuple[str, int]] = set()
+    for producer in feeds(graph, stream).get(consumer, ()):
+        node = graph.node(producer[0])
+        ports = {joined: node.port(port) for port, joined in node.ports.items()}
+        sources = [joined for joined, port in ports.items() if (port.kind, port.side) == ("sample", "consumer")]
+        found |= set().union(*(_origins(graph, one, producer) for one in sources)) if sources else {producer}
+    return found
 
 
 def _shards(graph: Graph, policy: str) -> int:

@@ -173,3 +173,14 @@ def test_expert_labels_keep_the_axes_and_masks_of_slabs() -> None:
             for a in range(2):
                 allowed = np.flatnonzero(rows["mask"][t, e, a])
                 assert found[t, e, a] == (allowed[-1] if len(allowed) else 2)
+
+
+@pytest.mark.parametrize("via", ["auto", "zmq"])
+def test_an_expert_between_several_actors_and_the_replay_labels_all_of_their_rows(via: str, tmp_path: Path) -> None:
+    run = srl.launch(
+        "cartpole_dagger", layout="offpolicy", sampling={"envs": 8, "steps": 8, "workers": 2}, evaluation=None, quiet=True,
+        stop={"env_steps": 3_000}, streams={"all": {"via": via}}, runs=tmp_path,
+    )  # fmt: skip
+    assert run.result is not None and run.result.exit_code == 0
+    text = run.result.format()
+    assert "ok" in text and "DOES NOT BALANCE" not in text
