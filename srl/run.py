@@ -126,9 +126,10 @@ def make_run(
             console.end(result)
         return Run(prepared.graph, resumed.path, None, result)
     if prepared.graph.hosts:
+        from srl.cluster.address import check_listen
         from srl.launchers.base import launcher_of
 
-        launcher_of(prepared.graph).check()
+        check_listen(launcher_of(prepared.graph).check())
     folder = write_down(prepared, overrides, resumed, runs, resume_or_start)
     try:
         from srl.control.controller import Controller

@@ -18,6 +18,20 @@ def address_towards(name: str, port: int = 9) -> str:
         return str(probe.getsockname()[0])
 
 
+def check_listen(address: str) -> None:
+    """UserError if this host cannot listen at this address."""
+    name, _, port = address.rpartition(":")
+    try:
+        socket.create_server((name, int(port))).close()
+    except OSError as error:
+        raise UserError(
+            f"this machine cannot listen at {address}",
+            ("cause", error.strerror or str(error)),
+            ("try", "launcher.address=... with an address of this machine, launcher.port=0 for any port that is free"),
+            path=("launcher",),
+        ) from error
+
+
 def check_reach(address: str) -> None:
     """UserError if nothing answers at the address of the controller."""
     name, _, port = address.rpartition(":")

@@ -66,7 +66,11 @@ class Controller:
 
         The processes are killed if the thread that calls this dies.
         """
-        backend = self._backend = self._open_backend()
+        try:
+            backend = self._backend = self._open_backend()
+        except SrlError as error:
+            self.log.begin(self._plan)
+            return self.log.finish(self._failures.result(Ending("user error", error=error)))
         restore = catch_signals(self._interrupt)
         try:
             self._start()

@@ -74,6 +74,15 @@ def test_nothing_is_left_of_a_run_whose_controller_is_killed(tmp_path: Path) -> 
         time.sleep(0.05)
 
 
+def test_an_address_that_is_not_of_this_machine_is_refused_before_the_start(tmp_path: Path) -> None:
+    words = command(
+        "launcher=ssh", "launcher.address=192.0.2.1", "~hosts.far.count", "hosts.far.addresses=[a]", f"--runs={tmp_path}"
+    )
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "this machine cannot listen at 192.0.2.1:0" in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir()), "no folder is left behind"
+
+
 def test_a_host_with_another_version_says_so() -> None:
     backend = RemoteBackend(1, lambda _: 0, credentials=new_credentials())
     try:

@@ -24,7 +24,6 @@ from srl.store.run_folder import RunFolder
 from tests.cluster.slurm_cluster import SlurmCluster, missing
 from tests.cluster.test_ssh import when_working
 from tests.control.rig import derived, graph, with_node
-from tests.errors import raises
 
 MISSING = missing()
 needs_slurm = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -120,8 +119,9 @@ def test_a_run_that_waits_in_the_queue_can_be_stopped_and_leaves_no_job(slurm: S
 
 @needs_slurm
 def test_slurms_reason_is_shown_when_it_refuses_the_job(slurm: SlurmCluster, tmp_path: Path) -> None:
-    with raises("E08", match="Slurm does not accept the job(.|\n)*partition"):
-        LaunchedBackend(placed(options=["--partition=none"]), RunFolder.create(tmp_path / "runs", "rig", 1).path)
+    result = controlled(placed(options=["--partition=none"]), tmp_path).run()
+    assert result.kind == "user error"
+    assert "Slurm does not accept the job" in str(result.problem()) and "partition" in str(result.problem())
 
 
 def test_the_batch_script_has_a_part_for_each_group() -> None:
