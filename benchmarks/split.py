@@ -77,6 +77,9 @@ class Contestant:
         self.learner, self.rows, self.affinity = learner, rows, affinity
         self.wall: list[float] = []
         self.cpu: list[float] = []
+        child = getattr(learner, "_child", None)
+        if child is not None:
+            os.sched_setaffinity(child.pid, {max(os.sched_getaffinity(0))})
         self.train(3)
 
     def train(self, updates: int) -> tuple[float, float]:
@@ -109,9 +112,9 @@ def compare(name: str, rows: int, rounds: int, seconds: float) -> None:
     made: dict[str, Any] = {
         "single, 1 thread": lambda: (SingleLearner(task(name, rows, 1), SingleConfig()), first),
         "single, 2 threads": lambda: (SingleLearner(task(name, rows, 2), SingleConfig()), everywhere),
-        "split, exact": lambda: (SplitLearner(task(name, rows, 1), SplitConfig(mode="exact")), first),
-        "split, simultaneous": lambda: (SplitLearner(task(name, rows, 1), SplitConfig()), first),
-        "split, asynchronous": lambda: (SplitLearner(task(name, rows, 1), SplitConfig(mode="asynchronous")), first),
+        "split, exact": lambda: (SplitLearner(task(name, rows, 1), SplitConfig(mode="exact", pin=False)), first),
+        "split, simultaneous": lambda: (SplitLearner(task(name, rows, 1), SplitConfig(pin=False)), first),
+        "split, asynchronous": lambda: (SplitLearner(task(name, rows, 1), SplitConfig(mode="asynchronous", pin=False)), first),
     }
     contestants: dict[str, Contestant] = {}
     for title, make in made.items():

@@ -13,7 +13,7 @@ from srl.core.option import Row, describe, hints_of, settings
 from srl.core.registry import REGISTRIES
 
 _WIDTH = 110
-_COMPONENTS = ("env", "policy", "algorithm", "launcher")
+_COMPONENTS = ("env", "policy", "algorithm", "learner", "launcher")
 
 USAGE = """\
 Run an experiment.
@@ -78,7 +78,7 @@ def _component(kind: str) -> str:
 
 def _by_name(name: str) -> str | None:
     """The settings of an algorithm, policy, env or worker: imports it."""
-    for kind in ("algorithm", "policy", "worker", "env", "launcher"):
+    for kind in ("algorithm", "policy", "worker", "env", "learner", "launcher"):
         if name in REGISTRIES[kind] or (":" in name and kind == "algorithm"):
             found = REGISTRIES[kind].resolve(name)
             schema = getattr(found, "Config", None) or getattr(found, "Args", None)

@@ -19,7 +19,7 @@ from srl.observe.expectation import Expectation, figure
 from srl.observe.ledger import table
 from srl.observe.report import Report
 from srl.observe.result import RunResult
-from srl.observe.screen import lag, learning, rates, shares
+from srl.observe.screen import lag, learning, rates, shares, sides
 from srl.observe.sinks.base import Lines, Sink
 from srl.observe.sinks.jsonl import JsonLines
 from srl.observe.sinks.tensorboard import TensorBoard
@@ -185,7 +185,7 @@ class RunLog:
             facts.append(("expect", self._expectation.text()))
         if (report := self._last) is not None:
             speed = ", ".join(filter(None, [rates(report), learning(report)])) if report.env_rate else ""
-            told = (("rates", speed), ("lag", lag(report)), ("busy", shares(report)))
+            told = (("rates", speed), ("lag", lag(report)), ("sides", sides(report)), ("busy", shares(report)))
             facts += [(label, text) for label, text in told if text]
         ledgers = totals.ledgers()
         return facts + ([("ledger", table(ledgers))] if ledgers else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +41,39 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def two_cores() -> tuple[int, int] | None:
-    """Two usable cores, which share no arithmetic unit if there are such; None: there is one only."""
-    cores = sorted(os.sched_getaffinity(0))
-    others = [core for core in cores[1:] if core not in _siblings(cores[0])] or cores[1:]
-    return (cores[0], others[0]) if others else None
+class TwoCores:
+    """Two cores for one pair of processes, which share no arithmetic unit if there are such. `cores` is None if too few are free.
+
+    A pair holds sockets by the names of its cores, in no file system: no other pair of this user takes them before it ends.
+    """
+
+    def __init__(self) -> None:
+        self.cores: tuple[int, int] | None = None
+        self._held: list[socket.socket] = []
+        usable = sorted(os.sched_getaffinity(0))
+        for first in usable:
+            near = _siblings(first)
+            for second in sorted((core for core in usable if core != first), key=lambda core: (core in near, core)):
+                if self._take(first) and self._take(second):
+                    self.cores = first, second
+                    return
+                self.close()
+
+    def close(self) -> None:
+        """Others may have them. Idempotent."""
+        for one in self._held:
+            one.close()
+        self._held, self.cores = [], None
+
+    def _take(self, core: int) -> bool:
+        held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            held.bind(f"\0srl-core-{os.getuid()}-{core}")
+        except OSError:
+            held.close()
+            return False
+        self._held.append(held)
+        return True
 
 
 def version_of(package: str) -> str:

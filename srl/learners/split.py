@@ -18,7 +18,7 @@ from srl.api.parts import InParts
 from srl.core.errors import RunError, SrlError, UserError
 from srl.core.learner import SplitConfig
 from srl.core.load import dump
-from srl.core.machine import two_cores
+from srl.core.machine import TwoCores
 from srl.core.registry import dotted_path
 from srl.core.spec import to_plain
 from srl.core.threads import plan
@@ -59,7 +59,8 @@ class SplitLearner(Side):
                 ("try", "mode: exact, or learner=single"),
                 code="E10",
             )
-        self._cores = two_cores() if config.pin else None
+        self._taken = TwoCores() if config.pin and not self.in_process else None
+        self._cores = self._taken.cores if self._taken is not None else None
         self._start()
 
     def update(self, rows: Mapping[str, Any]) -> Feedback | None:
@@ -94,6 +95,8 @@ class SplitLearner(Side):
 
     def close(self) -> None:
         self._end()
+        if self._taken is not None:
+            self._taken.close()
         super().close()
 
     @property

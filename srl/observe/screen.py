@@ -23,6 +23,7 @@ def screen(report: Report, width: int = 80) -> list[str]:
         lines += _packed(training(policy, values), width, rows=1)
     lines += _packed([rates(report), f"update {report.update:,}"], width)
     lines += _packed([learning(report), f"lag {lag(report)}" if report.lag else "", replay(report)], width)
+    lines += _packed([f"sides {sides(report)}" if sides(report) else ""], width)
     lines += _packed([f"{name} {value:.2f}" for name, value in report.stats.items()], width, between="  ")
     if report.workers:
         rows = [_worker(row) for row in by_role(report.workers)]
@@ -78,9 +79,32 @@ def evaluation(report: Report) -> str:
 
 def training(policy: str, values: Mapping[str, float]) -> list[str]:
     """`hider policy_loss -0.01`, `value_loss 0.5`, `entropy 2.1`, `kl 0.004`"""
-    order = sorted(values, key=lambda name: next((at for at, word in enumerate(_FIRST) if word in name), len(_FIRST)))
+    plain = [name for name in values if name.removesuffix(_side(name)) not in _sides(values)]
+    order = sorted(plain, key=lambda name: next((at for at, word in enumerate(_FIRST) if word in name), len(_FIRST)))
     parts = [f"{name} {values[name]:.3g}" for name in order]
     return [f"{policy}: {parts[0]}", *parts[1:]] if policy and parts else parts
+
+
+def sides(report: Report) -> str:
+    """`critics 2,972 (waits 0 %), actor 2,972 (waits 12 %), 3 updates apart`: versions of the two sides of a split learner."""
+    texts = []
+    for policy, values in report.training.items():
+        found = _sides(values)
+        parts = [f"{name} {values[f'{name}_version']:,.0f} (waits {100 * values[f'{name}_waits']:.0f} %)" for name in found]
+        apart = max((abs(values.get(f"{name}_lag", 0.0)) for name in found), default=0.0)
+        if parts:
+            texts.append((f"{policy}: " if policy else "") + ", ".join([*parts, f"{apart:.2g} updates apart"]))
+    return "; ".join(texts)
+
+
+def _sides(values: Mapping[str, float]) -> list[str]:
+    """The names of the sides that report."""
+    return [name.removesuffix("_version") for name in values if name.endswith("_version") and name[:-8] + "_waits" in values]
+
+
+def _side(name: str) -> str:
+    """The end of a figure that sides report."""
+    return next((end for end in ("_version", "_waits", "_lag") if name.endswith(end)), "")
 
 
 def rates(report: Report) -> str:

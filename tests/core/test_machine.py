@@ -5,6 +5,7 @@ import os
 import pytest
 
 from srl.core import machine
+from srl.core.machine import TwoCores
 
 
 def test_affinity_counts():
@@ -39,3 +40,13 @@ def test_the_cgroup_quota_counts(tmp_path, monkeypatch, files, cores):
 def test_gpus_that_cuda_may_not_see_do_not_count(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert machine.Machine.here().gpus == 0
+
+
+def test_two_pairs_of_processes_never_have_the_same_core() -> None:
+    usable = os.sched_getaffinity(0)
+    one, other = TwoCores(), TwoCores()
+    assert one.cores is None or (len(set(one.cores)) == 2 and set(one.cores) <= usable)
+    assert one.cores is None or other.cores is None or not set(one.cores) & set(other.cores)
+    for pair in (one, one, other):
+        pair.close()
+        assert pair.cores is None

@@ -15,7 +15,7 @@ import pytest
 from srl.core.text import aligned, size
 from srl.observe.report import Evaluation, Report, StreamRow, WorkerRow
 from srl.observe.result import RunResult
-from srl.observe.screen import LOG_WIDTH, clock_time, line, screen
+from srl.observe.screen import LOG_WIDTH, clock_time, line, screen, sides
 from srl.observe.sinks.console import Console
 from tests.control.rig import graph
 
@@ -255,3 +255,11 @@ def test_speed_and_lag_of_learning_have_a_place_on_a_narrow_screen() -> None:
     small = replace(report, lag={"updates": 1.0, "updates_p99": 1.0, "ms": 84.0, "ms_p99": 120.0})
     assert "298 updates/s, 76,390 frames/s, replay ratio 256" in screen(small, 80)
     assert any(line.endswith("lag 1 updates (p99 1), 84 ms (p99 120)") for line in screen(small, 120))
+
+
+def test_the_sides_of_a_split_learner_have_a_line_of_their_own() -> None:
+    values = {"q": 1.0, "critics_version": 2972.0, "critics_waits": 0.0, "actor_version": 2972.0, "actor_waits": 0.117}
+    found = replace(REPORT, training={"": {**values, "actor_lag": -2.8, "critics_lag": 3.0}, "other": {"q": 2.0}})
+    assert sides(found) == "critics 2,972 (waits 0 %), actor 2,972 (waits 12 %), 3 updates apart"
+    shown = "\n".join(screen(found))
+    assert "sides critics 2,972" in shown and "_version" not in shown and "_lag" not in shown and "q 1" in shown
