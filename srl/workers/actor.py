@@ -193,14 +193,18 @@ class ActorWorker(Resumable, Worker):
             end.withdraw()
 
     def state(self) -> Tree:
-        groups = {f"group{number}": group.state(self._barrier) for number, group in enumerate(self.groups)}
+        from srl.workers.snapshots import snapshot  # not in the processes of local runs
+
+        groups = {f"group{number}": snapshot(group, self._barrier) for number, group in enumerate(self.groups)}
         return {"barrier": np.array([self._barrier]), **groups}
 
     def restore(self, state: Tree) -> None:
+        from srl.workers.snapshots import restore
+
         assert isinstance(state, dict)
         self._barrier = int(state["barrier"][0])
         for number, group in enumerate(self.groups):
-            group.load(state[f"group{number}"], self._barrier)
+            restore(group, state[f"group{number}"], self._barrier)
 
 
 def _find(ends: Mapping[str, End], port: str, policy: str) -> End | None:

@@ -14,7 +14,7 @@ import numpy as np
 from srl.api.env import BatchEnv, Block
 from srl.core.readings import Reading
 from srl.core.seeds import Seeds, word
-from srl.core.tree import Array, Tree, copy_into, map_tree
+from srl.core.tree import Array, Tree, copy_into
 from srl.envs.resolve import make_env
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
@@ -65,7 +65,7 @@ class Group:
         self._all = list(self.players.values())
         self._asked_last = {name: player for name, player in self.players.items() if player.info.replay is None}
         self._steps = steps
-        self._log = EpisodeLog(envs, self.players) if log else None
+        self.log = EpisodeLog(envs, self.players) if log else None
         self._state = next((player for player in self._all if "state" in player.carry), None)
         """The player whose slab the env writes its state into; the others get a copy."""
         self._slabs: dict[str, Slab] = {}
@@ -79,8 +79,8 @@ class Group:
         self.row, self._slabs = 0, dict(slabs)
         for name, player in self.players.items():
             player.open(slabs.get(name))
-        if self._log is not None:
-            self._log.open(slabs[EPISODES].tree)
+        if self.log is not None:
+            self.log.open(slabs[EPISODES].tree)
 
     def questions(self) -> list[tuple[str, dict[str, Any], Version]]:
         """Of this row: (policy, rows, the oldest version that may answer). Row T is asked for its value: a replay needs none."""
@@ -92,8 +92,8 @@ class Group:
     def answer(self, policy: str, tree: Tree, version: Version) -> None:
         """Write the answer of one policy into this row."""
         self.players[policy].answer(self.row, tree, version)
-        if self._log is not None and self.row < self._steps:
-            self._log.answered(policy, version)
+        if self.log is not None and self.row < self._steps:
+            self.log.answered(policy, version)
         self.waiting.discard(policy)
 
     def step(self, counting: Array | None = None) -> Array | None:
@@ -154,34 +154,9 @@ class Group:
             player.begin()
             if player is not self._state and state is not None:
                 copy_into(player.carry["state"], state)
-        if self._log is not None:
-            self._log.begin()
+        if self.log is not None:
+            self.log.begin()
         self._close()
-
-    def state(self, barrier: int) -> dict[str, Any]:
-        """What `load` needs to continue at the next slab. Envs that cannot be saved are made anew, here and in `load`."""
-        env = self.env.save()
-        if env is None:
-            self.renew(barrier)
-        saved: dict[str, Any] = {
-            "players": {name: player.save() for name, player in self.players.items()},
-            "tick": np.array([self.tick]),
-        }
-        if self._log is not None:
-            saved["episodes"] = map_tree(np.copy, self._log.arrays)
-        return saved if env is None else {**saved, "env": env}
-
-    def load(self, saved: Mapping[str, Any], barrier: int) -> None:
-        """The inverse of `state`."""
-        if "env" not in saved:
-            self.renew(barrier)
-        self.tick = int(saved["tick"][0])
-        for name, player in self.players.items():
-            player.load(saved["players"][name])
-        if self._log is not None:
-            copy_into(self._log.arrays, saved["episodes"])
-        if "env" in saved:
-            self.env.load(saved["env"])
 
     def renew(self, barrier: int) -> None:
         """New envs, whose seeds depend on the number of the barrier."""
@@ -214,9 +189,9 @@ class Group:
         """An env's episode is over when agents took part and none continues."""
         ended = _in_any_agent([player.valid for player in self._all])
         ended &= ~_in_any_agent([player.next_valid for player in self._all])
-        if self._log is not None:
+        if self.log is not None:
             means = {name: player.mean_return() for name, player in self.players.items()}
-            self._log.ended(self.row, ended, means, self._stats)
+            self.log.ended(self.row, ended, means, self._stats)
         self.episodes.count(self._all, self._stats, ended if counting is None else ended & counting)
         for player in self._all:
             player.returns[ended] = 0.0

@@ -5,7 +5,7 @@ Shapes: E envs, A agents of the policy, rows [E, A, ...].
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -169,17 +169,9 @@ class Player:
         mean: Array = (self.returns * took_part).sum(1) / np.maximum(took_part.sum(1), 1)
         return mean
 
-    def save(self) -> dict[str, Any]:
-        """A copy of all that outlives a slab."""
-        copied: dict[str, Any] = map_tree(np.copy, self._outliving)
-        return copied
-
-    def load(self, saved: Mapping[str, Any]) -> None:
-        """The inverse of `save`."""
-        copy_into(self._outliving, saved)
-
     @property
-    def _outliving(self) -> dict[str, Any]:
+    def outliving(self) -> dict[str, Any]:
+        """All that outlives a slab: to be copied, or written into."""
         kept: dict[str, Any] = {"valid": self.valid, "returns": self.returns, "lived": self.rows_lived, "carry": self.carry}
         if self.info.replay is not None:
             kept["number"] = self._number

@@ -21,6 +21,7 @@ from srl.plan.inspect import inspect_env, policy_spec, teams_of
 from srl.plan.specs import Derived, PolicyInfo
 from srl.streams.sample import Slab
 from srl.workers.group import Group
+from srl.workers.snapshots import restore, snapshot
 
 STEPS, ENVS, SLABS = 7, 3, 30
 
@@ -183,10 +184,10 @@ def test_saved_rows_go_on_as_if_nothing_had_been() -> None:
     graph = graph_of({"*": "main"}, length=(3, 11), end="random")
     derived = derived_of(graph)
     group, _ = record(graph, derived, slabs=4)
-    saved = group.state(barrier=1)
+    saved = snapshot(group, barrier=1)
     other = Group(graph, derived, envs=ENVS, steps=STEPS, first_env=10, reading=Reading())
     other.reset()
-    other.load(saved, barrier=1)
+    restore(other, saved, barrier=1)
     trees: list[Any] = [play(one, derived, slot=77)["main"].tree for one in (group, other)]
     for key in ("obs", "action", "reward", "valid", "first"):
         np.testing.assert_array_equal(trees[0][key], trees[1][key])
