@@ -12,7 +12,6 @@ from torch import Tensor
 
 from srl.api.minibatches import Cut, Pool, Rows, Sequences
 from srl.api.slab import Window
-from srl.core.errors import OthersLost
 from srl.core.seeds import number, word
 from srl.core.tree import Array, map_tree
 
@@ -43,28 +42,13 @@ class Ranks:
         self.index = index
         """Of this one, 0 to `size - 1`."""
         self.size = size
-        self.groups: dict[str, Any] = {}
-        """Kind of a device -> process group of torch.distributed, once the ranks have met."""
+        self.sums: dict[str, Any] = {}
+        """Kind of a device -> what has `total` for tensors there, once the ranks have met."""
 
     def total(self, x: Tensor) -> Tensor:
         """The sum over all ranks, the same on each; written into `x`. OthersLost if one of them is gone."""
-        try:
-            self.groups[x.device.type].allreduce([x]).wait()
-        except RuntimeError as error:
-            raise OthersLost("another trainer of this policy cannot be reached", ("because", str(error))) from error
-        return x
-
-
-class _Estimate(torch.autograd.Function):
-    """The own part of a sum over ranks, times their number. Its gradient is that of the part: the optimizer adds gradients up."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, size: int) -> Tensor:
-        return x * size
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0], None
+        total: Tensor = self.sums[x.device.type].total(x)
+        return total
 
 
 @dataclass(slots=True)
@@ -182,15 +166,20 @@ class Batch:
         if self._is_whole(where):
             return x.mean() if self.origin.ranks is None else x.mean() / self.origin.ranks.size
         rows, share, _ = self._rows(where)
-        return torch.where(rows, x, 0.0).sum() * share
+        return (x if self._is_full(where) else torch.where(rows, x, 0.0)).sum() * share
 
     def _estimated(self, part: Tensor) -> Tensor:
-        ranks = self.origin.ranks
-        estimate: Tensor = part if ranks is None else _Estimate.apply(part, ranks.size)  # type: ignore[no-untyped-call]
-        return estimate
+        """Of the mean, with the gradient of the part: the optimizer adds gradients up."""
+        if self.origin.ranks is not None:
+            part.data.mul_(self.origin.ranks.size)  # the value alone: no gradient depends on it
+        return part
 
     def _is_whole(self, where: Tensor | None) -> bool:
         """True if these are all rows, and as many on every rank."""
+        return self._is_drawn and where is None
+
+    def _is_full(self, where: Tensor | None) -> bool:
+        """True if these are all rows of this rank."""
         return self._is_drawn and where is None
 
     def _known_count(self, name: str) -> Tensor | None:

@@ -110,6 +110,8 @@ class StreamSettings:
 class WorkerSettings:
     """Settings of one node, or of all nodes of a kind: these, and those of its kind (`--help trainer`).
 
+    `trainer: {count: 2}`: two trainers of one policy, each on half of every batch.
+
     Another name adds workers: `scribe: {use: my_pkg.mod:Scribe, every: 10}`.
     """
 

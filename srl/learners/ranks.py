@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
 from srl.api.batch import Ranks
 from srl.core.errors import OthersLost, RunError
+from srl.learners.sums import SharedSums
 
 _C10D: Any = torch.distributed  # its stubs lack half of it
+Watch: TypeAlias = Callable[[int, Callable[[], Any]], None]
 _PATIENCE = timedelta(days=1)
-"""A rank may wait for the rows of another one for as long as its envs take: the controller ends a run that has stalled."""
+"""The first may wait for the last for as long as that takes to start: the controller ends a run that has stalled."""
 
 
 class Agreed(NamedTuple):
@@ -30,99 +33,114 @@ class Agreed(NamedTuple):
 
 
 class Agreement:
-    """Meets the other ranks, and asks them before every update, without waiting: `descriptor` is readable when something came."""
+    """Meets the other ranks, and asks them before every update, without waiting."""
 
-    def __init__(self, place: Path, index: int, size: int, device: str) -> None:
-        """`place`: a file that no other group of ranks uses; all of them name the same one."""
+    def __init__(self, place: Path, index: int, size: int, device: str = "cpu", watch: Watch | None = None) -> None:
+        """`place`: a file that no other group of ranks uses; all of them name the same one. `watch(descriptor, call)` lets an
+        event loop call this one when something came."""
         self.ranks = Ranks(index, size)
-        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._place, self._device = place, torch.device(device).type
+        self._sums = SharedSums(index, size)
+        self._place, self._device, self._watch = place, torch.device(device), watch
         self._failed: Exception | None = None
-        self._asked: Any = None
         self._words = torch.zeros(4, dtype=torch.float64)
-        self._updates = 0
+        self._updates = -1
+        self._hears = False
         self._lock = threading.Lock()
-        threading.Thread(target=self._meet, name="srl ranks", daemon=True).start()
+        self._closed = False
+        self._came = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        if watch is not None:
+            watch(self._came, lambda: os.eventfd_read(self._came))
+        self._meeting = threading.Thread(target=self._meet, name="srl ranks", daemon=True)
+        self._meeting.start()
 
     @property
     def open(self) -> bool:
         """A question is under way."""
-        return self._asked is not None
+        return self._updates >= 0
 
     @property
     def met(self) -> bool:
         """All ranks are connected."""
         if self._failed is not None:
             raise OthersLost("the trainers of this policy cannot meet", ("because", str(self._failed)))
-        return self._device in self.ranks.groups
+        if not self.ranks.sums:
+            return False
+        if not self._hears and self._watch is not None:
+            for reader in self._sums.readers.values():
+                self._watch(reader, self._sums.hear)
+        self._hears = True
+        return True
+
+    def wait(self) -> Ranks:
+        """Wait until all have met: for a process that does nothing else."""
+        self._meeting.join()
+        assert self.met
+        return self.ranks
 
     def ask(self, updates: int, env_steps: int, seconds: float, stops: bool) -> None:
         """Before the update after so many: the env steps that the own batch brings, and whether this rank stops here."""
         own = [float(updates), float(env_steps), seconds if self.ranks.index == 0 else 0.0, float(stops)]
         self._words.copy_(torch.tensor(own, dtype=torch.float64))
         self._updates = updates
-        self._asked = self.ranks.groups["cpu"].allreduce([self._words]).get_future()
-        self._asked.add_done_callback(lambda _: self._wake())
+        self._sums.put(self._words)
 
     def answer(self) -> Agreed | None:
-        """What all ranks have said, once they have."""
-        if self._asked is None or not self._asked.done():
+        """What all ranks have said, once they have. OthersLost if one is gone."""
+        self._sums.hear()
+        if not self.open or not self._sums.ready():
             return None
-        asked, self._asked = self._asked, None
-        try:
-            asked.wait()
-        except RuntimeError as error:
-            raise OthersLost("another trainer of this policy cannot be reached", ("because", str(error))) from error
+        self._sums.take(self._words)
+        asked, self._updates = self._updates, -1
         updates, env_steps, seconds, stops = self._words.tolist()
-        if updates != self._updates * self.ranks.size:
-            raise RunError(f"the trainers of this policy are not at one update: this one is at {self._updates}")
+        if updates != asked * self.ranks.size:
+            raise RunError(f"the trainers of this policy are not at one update: this one is at {asked}")
         return Agreed(int(env_steps), seconds, stops > 0.0)
 
-    def clear(self) -> None:
-        """Called when `descriptor` is readable."""
-        os.eventfd_read(self.descriptor)
-
     def close(self) -> None:
-        """Give the connections back. Idempotent."""
+        """Give the connections back. Idempotent. Those of ranks that have not met are closed by the end of their processes."""
         with self._lock:
-            if self.descriptor >= 0:
-                os.close(self.descriptor)
-                self.descriptor = -1
-            self.ranks.groups.clear()
-            self._asked = None
+            if not self._closed and self.ranks.sums:
+                os.close(self._came)
+                self._sums.close()
+                self.ranks.sums.clear()
+            self._closed = True
         if self.ranks.index == 0:
             self._place.unlink(missing_ok=True)
-
-    def _wake(self) -> None:
-        with self._lock:
-            if self.descriptor >= 0:
-                os.eventfd_write(self.descriptor, 1)
 
     def _meet(self) -> None:
         """In a thread of its own: it lasts until the last rank has come."""
         try:
-            groups = _connected(self._place, self.ranks, self._device)
+            sums = _connected(self._place, self._sums, self._device)
         except Exception as error:  # raised where the trainer looks for it
-            self._failed = error
-        else:
-            with self._lock:
-                if self.descriptor >= 0:
-                    self.ranks.groups |= groups
-        self._wake()
+            self._failed, sums = error, {}
+        with self._lock:
+            if not self._closed:
+                self.ranks.sums |= sums
+                os.eventfd_write(self._came, 1)
 
 
-def _connected(place: Path, ranks: Ranks, device: str) -> dict[str, Any]:
-    """Process groups by kind of device: gloo over loopback, and NCCL beside it on GPUs."""
-    store = _C10D.FileStore(str(place), ranks.size)
-    options = _C10D.ProcessGroupGloo._Options()
-    options._devices = [_C10D.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-    options._timeout = _PATIENCE
-    options._threads = 2
-    own = _C10D.PrefixStore("cpu", store)
-    groups: dict[str, Any] = {"cpu": _C10D.ProcessGroupGloo(own, ranks.index, ranks.size, options)}
-    if device != "cpu":
-        groups[device] = _C10D.ProcessGroupNCCL(_C10D.PrefixStore(device, store), ranks.index, ranks.size)
-    groups["cpu"].barrier().wait()
-    if ranks.index == 0:
-        place.unlink(missing_ok=True)  # all are connected
-    return groups
+class _OnGPUs:
+    """Sums over GPUs of this host, by NCCL."""
+
+    def __init__(self, store: Any, index: int, size: int, device: torch.device) -> None:
+        self._group = _C10D.ProcessGroupNCCL(_C10D.PrefixStore("nccl", store), index, size)
+        self.total(torch.zeros(1, device=device))  # connects
+
+    def total(self, x: torch.Tensor) -> torch.Tensor:
+        try:
+            self._group.allreduce([x]).wait()
+        except RuntimeError as error:
+            raise OthersLost("another trainer of this policy cannot be reached", ("because", str(error))) from error
+        return x
+
+
+def _connected(place: Path, sums: SharedSums, device: torch.device) -> dict[str, Any]:
+    """Sums by kind of device. Addresses are exchanged through the file, which the last one removes."""
+    store = _C10D.FileStore(str(place), sums.size)
+    store.set_timeout(_PATIENCE)
+    store.set(str(sums.index), sums.address())
+    sums.connect(lambda rank: store.get(str(rank)).decode())
+    found: dict[str, Any] = {"cpu": sums}
+    if device.type != "cpu":
+        found[device.type] = _OnGPUs(store, sums.index, sums.size, device)
+    return found

@@ -277,11 +277,9 @@ class TrainerWorker(Resumable, Worker):
         from srl.learners.ranks import Agreement
 
         context = self.context
-        assert context.folder is not None and context.watch is not None
+        assert context.folder is not None
         place = context.folder / f".{context.node.name}.{context.incarnation}"
-        agreement = Agreement(place, context.index, context.node.count, device_of(context))
-        context.watch(agreement.descriptor, agreement.clear)
-        return agreement
+        return Agreement(place, context.index, context.node.count, device_of(context), context.watch)
 
     def _next(self) -> Rows | None:
         """The rows of the next update; of several trainers, once all of them have theirs."""

@@ -1,9 +1,8 @@
-"""Several learners that train one policy together: real processes over gloo."""
+"""Several learners that train one policy together: real processes."""
 
 from __future__ import annotations
 
 import multiprocessing
-import select
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -101,9 +100,8 @@ def trained(learner: SingleLearner, rows: Callable[[int], Any]) -> dict[str, Any
 def rank(number: int, folder: str) -> None:
     """One of two processes: every case, one after the other."""
     torch.set_num_threads(1)
-    agreement = Agreement(Path(folder, "meet"), number, 2, "cpu")
-    while not agreement.met:
-        select.select([agreement.descriptor], [], [])
+    agreement = Agreement(Path(folder, "meet"), number, 2)
+    agreement.wait()
     for case in CASES:
         run_case(agreement.ranks, case, folder, uneven=False)
     for case in UNEVEN:

@@ -1,0 +1,161 @@
+"""PPO on batches of CartPole with one and with two trainers, in turn. `python benchmarks/ranks.py [--rounds 5]`.
+
+Each process trains a batch that lies in its memory, as the trainers of a run do: the whole one, or its half. Printed are CPU
+and wall time of an update, and how much of it the trainers wait for each other. On quiet cores the wall time is the rate of a
+run that its trainers limit; where cores are shared with others, the CPU time of the busiest trainer says what it would be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+
+from srl.algorithms.ppo import PPO
+from srl.api.batch import Ranks
+from srl.api.env import Discrete
+from srl.api.policy import PolicySpec
+from srl.api.slab import SlabShape, slab_spec
+from srl.core.spec import Leaf, zeros
+from srl.learners.base import Task
+from srl.learners.ranks import Agreement
+from srl.learners.single import SingleLearner
+from srl.nets.actor_critic import ActorCritic
+
+CASES = {
+    "cartpole: 1,024 rows, minibatch 256, 10 epochs, 2 x 64": (1024, 256, 10, 64),
+    "cartpole_fast: 8,192 rows, minibatch 1,024, 4 epochs, 2 x 64": (8192, 1024, 4, 64),
+    "wide: 8,192 rows, minibatch 2,048, 4 epochs, 2 x 256": (8192, 2048, 4, 256),
+}
+STEPS = 32
+
+
+class Timed(Ranks):
+    """Notes how long each message takes."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        super().__init__(ranks.index, ranks.size)
+        self.sums = ranks.sums
+        self.calls, self.seconds, self.cpu = 0, 0.0, 0.0
+
+    def total(self, x: torch.Tensor) -> torch.Tensor:
+        wall, cpu = time.perf_counter(), time.process_time()
+        super().total(x)
+        self.calls += 1
+        self.seconds += time.perf_counter() - wall
+        self.cpu += time.process_time() - cpu
+        return x
+
+
+def learner(rows: int, minibatch: int, epochs: int, width: int, ranks: Ranks | None) -> tuple[SingleLearner, dict[str, Any]]:
+    """With its rows, all of which are valid."""
+    spec = PolicySpec(obs=Leaf((4,), "float32"), action=Discrete(2))
+    shape = SlabShape(steps=STEPS, envs=rows // STEPS, agents=1)
+    batch = zeros(
+        slab_spec(shape, spec, memory={}, extra={name: Leaf((), "float32") for name in ("log_prob", "value")}, signals={})
+    )
+    noise = np.random.default_rng(0)
+    for leaf in (batch["obs"], batch["reward"]):
+        leaf[...] = noise.standard_normal(leaf.shape)
+    batch["valid"][...] = True
+    batch["action"][...] = noise.integers(0, 2, batch["action"].shape)
+    batch["extra"]["log_prob"][...] = -0.7
+    made = SingleLearner(Task(
+        algorithm=PPO, config=PPO.Config(epochs=epochs, minibatch=minibatch), policy=ActorCritic,
+        policy_config=ActorCritic.Config(hidden=(width, width)), spec=spec, seed=0, shape=shape, ranks=ranks,
+    ))  # fmt: skip
+    return made, batch
+
+
+def measured(case: tuple[int, int, int, int], ranks: Timed | None, seconds: float) -> dict[str, float]:
+    """Per update, over about so many seconds of CPU time of one trainer."""
+    rows, minibatch, epochs, width = case
+    made, batch = learner(rows // (ranks.size if ranks else 1), minibatch, epochs, width, ranks)
+    before = time.process_time()
+    for _ in range(3):
+        made.update(batch)
+    each = torch.tensor((time.process_time() - before) / 3)
+    if ranks is not None:  # all of them make as many
+        ranks.total(each)
+        each /= ranks.size
+        ranks.calls, ranks.seconds, ranks.cpu = 0, 0.0, 0.0
+    updates = max(3, int(seconds / float(each)))
+    wall, cpu = time.perf_counter(), time.process_time()
+    for update in range(updates):
+        made.clock.updates = update
+        made.update(batch)
+    found = {"wall": (time.perf_counter() - wall) / updates, "cpu": (time.process_time() - cpu) / updates}
+    if ranks is not None:
+        found |= {"calls": ranks.calls / updates, "sums": ranks.seconds / updates, "sums_cpu": ranks.cpu / updates}
+    return found
+
+
+def rank(index: int, place: str, order: Any, out: Any) -> None:
+    """One of two processes: it measures whenever it is told to."""
+    torch.set_num_threads(1)
+    agreement = Agreement(Path(place), index, 2)
+    ranks = Timed(agreement.wait())
+    while (asked := order.get()) is not None:
+        name, seconds = asked
+        out.put((index, measured(CASES[name], ranks, seconds)))
+    agreement.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        orders, out = [context.Queue() for _ in range(2)], context.Queue()
+        pair = [context.Process(target=rank, args=(index, f"{folder}/meet", orders[index], out)) for index in range(2)]
+        for process in pair:
+            process.start()
+        best: dict[tuple[str, int], list[dict[str, float]]] = {}
+        for _ in range(args.rounds):
+            for name, case in CASES.items():
+                best.setdefault((name, 1), []).append(measured(case, None, args.seconds))
+                for order in orders:
+                    order.put((name, args.seconds))
+                both = dict(out.get() for _ in orders)
+                best.setdefault((name, 2), []).append({key: max(one[key] for one in both.values()) for key in both[0]})
+        for order in orders:
+            order.put(None)
+        for process in pair:
+            process.join()
+    for name in CASES:
+        report(name, best[name, 1], best[name, 2])
+
+
+def report(name: str, alone: list[dict[str, float]], both: list[dict[str, float]]) -> None:
+    """The best of all rounds, in ms per update."""
+    least = least_of(alone), least_of(both)
+    print(name)
+    for text, one in zip(("one trainer", "two trainers"), least, strict=True):
+        print(f"  {text:13} {1000 * one['cpu']:7.2f} ms CPU  {1000 * one['wall']:7.2f} ms")
+    one, two = least
+    text = f"{1000 * two['sums_cpu']:.2f} ms CPU, {1000 * two['sums']:.2f} ms with waiting"
+    print(f"  sums          {two['calls']:7.0f} of them, {text}")
+    print(
+        f"  ratio         {one['wall'] / two['wall']:7.2f} by wall time, {one['cpu'] / two['cpu']:.2f} by CPU time of one trainer"
+    )
+
+
+def least_of(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {key: min(one[key] for one in rounds) for key in rounds[0]}
+
+
+if __name__ == "__main__":
+    main()

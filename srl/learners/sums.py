@@ -1,0 +1,144 @@
+"""Sums over processes of one host, through shared memory: each writes its part, tells the others, and adds up all parts."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import select
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from srl.core.errors import OthersLost
+
+_SLOT = 4 << 20
+"""Bytes of one part. Longer tensors are summed piece by piece."""
+
+
+class SharedSums:
+    """One of `size` processes. All of them sum the same tensors in the same order, and get bit-identical results.
+
+    A call writes into one of two slots in turn: nobody is two calls ahead of a process that has not read the last but one. A byte
+    through a pipe says that the part is there, and the end of a pipe that the other process is gone.
+    """
+
+    def __init__(self, index: int, size: int) -> None:
+        self.index, self.size = index, size
+        self._memory = os.memfd_create("srl ranks", os.MFD_CLOEXEC)
+        os.ftruncate(self._memory, 2 * _SLOT)
+        pipes = {other: os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) for other in range(size) if other != index}
+        self.readers = {other: ends[0] for other, ends in pipes.items()}
+        """Other process -> what it writes to; the event loop calls `hear` when one is readable."""
+        self._own_ends = {other: ends[1] for other, ends in pipes.items()}
+        self._writers: dict[int, int] = {}
+        self._parts: list[np.ndarray[Any, Any]] = []
+        """The two slots of each process."""
+        self._heard = dict.fromkeys(pipes, 0)
+        """Parts that are there and that no call has taken."""
+        self._gone: set[int] = set()
+        self._never = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._calls = 0
+
+    def address(self) -> str:
+        """What the other processes need to connect."""
+        own = f"/proc/{os.getpid()}/fd"
+        pipes = {str(other): f"{own}/{end}" for other, end in self._own_ends.items()}
+        return json.dumps({"memory": f"{own}/{self._memory}", "pipes": pipes})
+
+    def connect(self, addresses: Callable[[int], str]) -> None:
+        """Map the memory of all, and wait until all have mapped this one's."""
+        for rank in range(self.size):
+            at = json.loads(addresses(rank)) if rank != self.index else {}
+            memory = os.open(at["memory"], os.O_RDWR | os.O_CLOEXEC) if at else self._memory
+            self._parts.append(np.frombuffer(mmap.mmap(memory, 2 * _SLOT), np.uint8).reshape(2, _SLOT))
+            if at:
+                os.close(memory)
+                self._writers[rank] = os.open(at["pipes"][str(self.index)], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.total(torch.zeros(1))
+        for end in self._own_ends.values():
+            os.close(end)  # from now on the end of a pipe tells that its writer is gone
+        self._own_ends = {}
+
+    def total(self, x: Tensor) -> Tensor:
+        """The sum, written into `x`. Waits for the others; OthersLost if one is gone."""
+        flat = x.detach().contiguous().view(-1)
+        step = _SLOT // flat.element_size()
+        for start in range(0, len(flat), step):
+            piece = flat[start : start + step]
+            self.put(piece)
+            for other in self.readers:
+                self._wait(other)
+            self.take(piece)
+        if flat.data_ptr() != x.data_ptr():
+            x.copy_(flat.view_as(x))
+        return x
+
+    def put(self, x: Tensor) -> None:
+        """The first half of `total`, of a tensor that fits into a slot: write the own part and tell the others."""
+        own = x.numpy()
+        self._slot(self.index, own)[...] = own
+        for other, writer in self._writers.items():
+            try:
+                os.write(writer, b".")
+            except BrokenPipeError:
+                self._gone.add(other)
+
+    def ready(self) -> bool:
+        """True if `take` need not wait. OthersLost if it would wait for ever."""
+        for other, heard in self._heard.items():
+            if not heard and other in self._gone:
+                raise OthersLost("another trainer of this policy cannot be reached", ("because", "its process has ended"))
+        return all(self._heard.values())
+
+    def take(self, x: Tensor) -> None:
+        """The second half, once all parts are there. They are added in one order everywhere."""
+        own = x.numpy()
+        np.copyto(own, self._slot(0, own))
+        for rank in range(1, self.size):
+            own += self._slot(rank, own)
+        for other in self._heard:
+            self._heard[other] -= 1
+        self._calls += 1
+
+    def hear(self) -> None:
+        """Count what the others have put. Never waits."""
+        for other in self.readers:
+            self._listen(other)
+
+    def close(self) -> None:
+        """Give everything back. Idempotent."""
+        for end in (*self.readers.values(), *self._writers.values(), *self._own_ends.values()):
+            os.close(end)
+        if self._memory >= 0:
+            os.close(self._memory)
+            os.close(self._never)
+        self._memory = -1
+        self.readers, self._writers, self._own_ends, self._parts = {}, {}, {}, []
+
+    def _slot(self, rank: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return self._parts[rank][self._calls % 2, : like.nbytes].view(like.dtype)
+
+    def _wait(self, other: int) -> None:
+        while not self._heard[other]:
+            if other in self._gone:
+                self.ready()
+            if not self._listen(other):
+                polled = select.poll()
+                polled.register(self.readers[other], select.POLLIN)
+                polled.poll()
+
+    def _listen(self, other: int) -> bool:
+        """Whether anything came."""
+        try:
+            found = os.read(self.readers[other], 64)
+        except BlockingIOError:
+            return False
+        if not found:
+            self._gone.add(other)
+            os.dup2(self._never, self.readers[other])  # the end of a pipe stays readable, and would wake the loop again and again
+        self._heard[other] += len(found)
+        return True
