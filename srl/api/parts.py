@@ -45,7 +45,8 @@ class Part:
     offers: Callable[..., Tensors] = _nothing
     """`offers(batch, given)`: what the question is about, such as actions. Gradients flow back to it."""
     asks: Callable[..., Tensors] = _nothing
-    """`asks(batch, given, *offered)`: the answers, made of parameters of the other part. These get no gradients."""
+    """`asks(batch, given, *offered)`: the answers, made of parameters of the other part. These get no gradients; where both parts
+    are to learn in two threads of one trainer, they must be detached."""
     after: Callable[[Metrics], Metrics] = _no_metrics
     """Once all parts have moved: targets follow. It is given the metrics of the loss, and returns more of them."""
     every: int = 1
@@ -110,7 +111,10 @@ class InParts(Algorithm):
                 part.optimizer.apply()
         else:
             learned = [partial(part.gradient, batch, given) for part in parts]
-            shown = self.together(*learned, at_once=all(part.is_still for part in parts))
+            if all(part.is_still for part in parts):  # the last part first: what it leaves in gradients of the other is cleared
+                shown = self.together(*reversed(learned))[::-1]
+            else:
+                shown = [learn() for learn in learned]
             for part in parts:
                 part.optimizer.apply()
         found: dict[str, float | Tensor] = {}

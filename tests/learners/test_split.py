@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import pytest
 from srl.algorithms.ddpg import DDPG
 from srl.algorithms.sac import SAC
 from srl.algorithms.td3 import TD3
+from srl.api.policy import NoConfig
 from srl.core.learner import SingleConfig, SplitConfig
 from srl.learners.single import SingleLearner
 from srl.learners.split import SplitLearner
 from tests.algorithms.slabs import make
 from tests.algorithms.transitions import learner, transitions
 from tests.errors import raises
+from tests.learners.own_parts import OwnParts
 
 ALGORITHMS = (SAC, TD3, DDPG)
 SIMULTANEOUS = SplitConfig()
@@ -201,3 +204,13 @@ def test_an_error_in_the_thread_of_the_critics_is_told() -> None:
     with raises("R05", match="the loss is nan"):
         run(made, range(3, 9))
     made.close()
+
+
+@pytest.mark.parametrize("mode", ["simultaneous", "exact"])
+def test_an_algorithm_of_ones_own_is_split_as_it_is(mode: Any, split: Any) -> None:
+    given = replace(task(DDPG), algorithm=OwnParts, config=NoConfig())
+    order = "sequential" if mode == "exact" else "simultaneous"
+    single, both = SingleLearner(given, SingleConfig(order=order)), split(given, SplitConfig(mode=mode))
+    run(single, range(40))
+    run(both, range(40))
+    check_equal(single, both)
