@@ -22,7 +22,7 @@ check: setup
 	$(BIN)/mypy srl
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-long: setup
 	$(BIN)/python -m pytest -m 'long or not long'

@@ -16,7 +16,18 @@ EXTRAS = {
     "atari": ["ale-py>=0.10"],
     "cluster": ["cryptography>=42"],
 }
-DEV = ["pytest>=8", "pytest-timeout", "hypothesis", "ruff", "mypy", "types-PyYAML", "tensorboard", "psutil", "setuptools>=68"]
+DEV = [
+    "pytest>=8",
+    "pytest-timeout",
+    "pytest-xdist",
+    "hypothesis",
+    "ruff",
+    "mypy",
+    "types-PyYAML",
+    "tensorboard",
+    "psutil",
+    "setuptools>=68",
+]
 
 
 def experiments() -> list[tuple[str, list[str]]]:
