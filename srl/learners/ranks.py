@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
+from torch import nn
 
 from srl.api.batch import Ranks
-from srl.core.errors import OthersLost, RunError
+from srl.core.errors import OthersLost, RunError, UserError
 from srl.learners.sums import SharedSums
 
 _C10D: Any = torch.distributed  # its stubs lack half of it
@@ -144,3 +145,14 @@ def _connected(place: Path, sums: SharedSums, device: torch.device) -> dict[str,
     if device.type != "cpu":
         found[device.type] = _OnGPUs(store, sums.index, sums.size, device)
     return found
+
+
+def refuse_statistics(algorithm: nn.Module) -> None:
+    """Networks that normalize by the statistics of a batch: ranks would come to have different ones."""
+    for name, module in algorithm.named_modules():
+        if getattr(module, "is_of_one_batch", False) or isinstance(module, nn.modules.batchnorm._BatchNorm):
+            raise UserError(
+                f"several trainers cannot train '{name}' together: it is a normalization by the statistics of a batch",
+                ("try", "algorithm.critic.norm=layer, or workers.trainer.count=1"),
+                code="E10",
+            )

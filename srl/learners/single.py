@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from srl.api.algorithm import Clock, Feedback, Metrics, Optimizer
 from srl.api.batch import Batch
-from srl.api.neural import check_fit
 from srl.api.parts import InParts
-from srl.core.errors import UserError
 from srl.core.learner import SingleConfig
 from srl.core.seeds import generator
 from srl.core.threads import keep_freed_memory, limit_numpy
@@ -22,9 +19,8 @@ from srl.learners.base import Groups, Task
 from srl.learners.flat import KINDS, FlatOptimizer, sum_gradients
 from srl.learners.intake import Intake
 from srl.learners.saved import Saved
+from srl.learners.state import host, named, restore_state, state_of
 from srl.learners.together import Together
-
-RNG = "torch_rng"
 
 
 class SingleLearner:
@@ -49,7 +45,7 @@ class SingleLearner:
         torch.manual_seed(int(generator(task.seed, "init").integers(2**63)))
         self.policy = task.policy(task.policy_config, task.spec).to(self.device)
         if task.weights is not None:
-            own = {name: _host(one) for name, one in _named(self.policy).items()}
+            own = {name: host(one) for name, one in named(self.policy).items()}
             # layers that are not given stay as they are; before the algorithm copies it, as a target or a teacher
             self.policy.load({**own, **task.weights}, 0)
         self.algorithm = task.algorithm(
@@ -60,7 +56,9 @@ class SingleLearner:
             self.algorithm.order = config.order
         self.algorithm.setup()
         if ranks is not None:
-            self._refuse_statistics()
+            from srl.learners.ranks import refuse_statistics
+
+            refuse_statistics(self.algorithm)
             self._vary()
         self._saved = Saved(self.algorithm)
         needs = task.algorithm.needs(task.config, task.spec)
@@ -96,9 +94,9 @@ class SingleLearner:
     def params(self) -> dict[str, Array]:
         """Parameters and buffers of what is published, by name; on CPU they are views of the live ones."""
         if self.device.type != "cpu":
-            return {name: tensor.cpu().numpy() for name, tensor in _named(self._published).items()}
+            return {name: tensor.cpu().numpy() for name, tensor in named(self._published).items()}
         if self._host_params is None:
-            self._host_params = {name: tensor.numpy() for name, tensor in _named(self._published).items()}
+            self._host_params = {name: tensor.numpy() for name, tensor in named(self._published).items()}
         return self._host_params
 
     def resumable(self) -> bool:
@@ -107,34 +105,13 @@ class SingleLearner:
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
         """Copies of all arrays that learning depends on, and the counters."""
-        kept = self._saved.groups()
-        kept["optimizer"] |= self._moments()
-        groups = {group: {name: _host(one) for name, one in named.items()} for group, named in kept.items()}
-        groups["policy"] = {name: _host(one) for name, one in _named(self.policy).items()}
-        groups["algorithm"][RNG] = torch.get_rng_state().numpy().copy()
         clock = {"env_steps": self.clock.env_steps, "updates": self.clock.updates, "progress": self.clock.progress}
+        groups = state_of(self.policy, self._saved, self._optimizers)
         return groups, {"seed": self.task.seed, "clock": clock, "numbers": self._saved.numbers()}
 
-    @torch.no_grad()
     def restore(self, groups: Mapping[str, Mapping[str, Array]], state: Mapping[str, Any]) -> None:
         """Continue exactly from `state()`; nothing is taken unless everything fits."""
-        algorithm = {name: array for name, array in groups.get("algorithm", {}).items() if name != RNG}
-        rng = groups.get("algorithm", {}).get(RNG)
-        moments = self._moments()
-        optimizer = groups.get("optimizer", {})
-        own = {name: array for name, array in optimizer.items() if name in moments or name[:1].isdigit()}
-        for group, live, given in (("policy", _named(self.policy), groups.get("policy", {})), ("optimizer", moments, own)):
-            check_fit(live, given, group)
-        self._saved.check(algorithm)
-        if rng is None or rng.dtype != np.uint8:
-            raise UserError("algorithm: the state of the random generator is missing", ("expected", RNG), code="E09")
-        for live, given in ((_named(self.policy), groups["policy"]), (moments, own)):
-            for name, one in live.items():
-                one.copy_(torch.from_numpy(np.array(given[name])))
-        self._saved.restore(
-            algorithm, {name: one for name, one in optimizer.items() if name not in own}, state.get("numbers", {})
-        )
-        torch.set_rng_state(torch.from_numpy(np.array(rng, np.uint8)))
+        restore_state(self.policy, self._saved, self._optimizers, groups, state.get("numbers", {}))
         self._vary(int(state["clock"]["updates"]) + 1)
         self.clock.env_steps = int(state["clock"]["env_steps"])
         self.clock.updates = int(state["clock"]["updates"])
@@ -143,16 +120,6 @@ class SingleLearner:
     def close(self) -> None:
         """End the threads."""
         self._together.close()
-
-    def _refuse_statistics(self) -> None:
-        """Networks that normalize by the statistics of a batch: ranks would come to have different ones."""
-        for name, module in self.algorithm.named_modules():
-            if getattr(module, "is_of_one_batch", False) or isinstance(module, nn.modules.batchnorm._BatchNorm):
-                raise UserError(
-                    f"several trainers cannot train '{name}' together: it is a normalization by the statistics of a batch",
-                    ("try", "algorithm.critic.norm=layer, or workers.trainer.count=1"),
-                    code="E10",
-                )
 
     def _summed(self, parts: Sequence[Callable[[], Any]]) -> list[Any]:
         """One after the other, as ranks must agree on the order; then their gradients are summed in one message."""
@@ -176,16 +143,3 @@ class SingleLearner:
         made = cls(list(found.values()), self.clock, ranks=self.ranks, **{**defaults, **settings})
         self._optimizers.append(made)
         return made
-
-    def _moments(self) -> dict[str, Tensor]:
-        """The live tensors of the optimizers, in the order in which they were made."""
-        return {f"{i}.{name}": one for i, made in enumerate(self._optimizers) for name, one in made.tensors().items()}
-
-
-def _named(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by name, in the order of the module."""
-    return {name: one.detach() for name, one in module.state_dict().items()}
-
-
-def _host(tensor: Tensor) -> Array:
-    return np.array(tensor.cpu().numpy())

@@ -3,113 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from time import perf_counter
+from typing import Any, cast
 
 import numpy as np
 
 from srl.api.policy import NoConfig
-from srl.api.slab import Replayed
-from srl.core.errors import OthersLost, RunError, SettingError, UserError
-from srl.core.learner import check_learner, split_config
-from srl.core.load import load, option
+from srl.core.errors import OthersLost, RunError
+from srl.core.load import load
 from srl.core.readings import TRAIN
 from srl.core.registry import REGISTRIES
-from srl.core.spec import Leaf, TreeSpec, lead
-from srl.core.text import count
 from srl.core.tree import Tree
-from srl.core.types import Component, Waiting
-from srl.graph.spec import Graph, Node
+from srl.core.types import Waiting
 from srl.learners.base import Learner
-from srl.plan.specs import Derived
 from srl.store.checkpoint import using
 from srl.streams.base import version
 from srl.streams.param import ParamPublisher
 from srl.streams.peers import End
-from srl.streams.sample import SampleConsumer, SampleProducer
-from srl.workers.base import Context, Port, Resumable, Worker
-from srl.workers.batches import BatchSource, OnPolicy, Rows
+from srl.workers.base import Context
+from srl.workers.batches import BatchSource, Rows
 from srl.workers.checkpoints import Checkpoints
-from srl.workers.drawn import Drawn
+from srl.workers.gang import Gang
 from srl.workers.lag import Lag
-from srl.workers.task import Progress, check_finite_weights, device_of, explained, task_of
+from srl.workers.sources import source_of
+from srl.workers.task import Progress, check_finite_weights, explained, task_of
+from srl.workers.trainer_plan import TrainerArgs, TrainerPlan
 
-if TYPE_CHECKING:  # torch: a trainer is looked at where nothing is learned
-    from srl.learners.ranks import Agreement
-
-GRACE = 5.0
-"""Seconds in which the controller reacts to the loss of another trainer, before this one fails too."""
 REPORTED = 100
 """Updates on batches of a replay between two reports of an inline run."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainerArgs:
-    policy: str = "main"
-    slabs: int = option(1, "slabs in a batch, of all trainers together; 0: whole batches, from a replay", low=0)
-    staleness: int = option(0, "maximum age of row 0 of a slab, in updates; 0: strictly on-policy", low=0)
-    publish_every: int = option(1, "updates between publications", low=1)
-    learner: Component = option(Component("single"), "runs the algorithm on its devices: a name, or my_pkg.mod:Learner")
-
-    def __post_init__(self) -> None:
-        if self.slabs and self.publish_every > self.staleness + 1:
-            raise SettingError(
-                "publish_every",
-                f"must be at most staleness + 1 = {self.staleness + 1}, not {self.publish_every}",
-                ("because", "credits would wait for a version that is never published"),
-            )
-
-
-def knows_ranks(args: TrainerArgs) -> bool:
-    """Several trainers with this learner may train one policy together."""
-    return bool(getattr(REGISTRIES["learner"].resolve(args.learner.use), "knows_ranks", False))
-
-
-class TrainerWorker(Resumable, Worker):
+class TrainerWorker(TrainerPlan):
     """Trains one policy: takes batches from a source and passes them to a learner.
 
     Several train together, each on its own part of the batch, and agree before every update. Worker 0 publishes and saves.
     """
 
-    ports = {
-        "samples": Port("sample", "consumer", divided=True),
-        "params": Port("param", "publisher", first=True),
-        "feedback": Port("sample", "producer", optional=True),
-    }
-    Args = TrainerArgs
-    writes = True
-    nice = 0
-    noun = "trainer"
-    advice = ("more threads for the trainer", "fewer epochs or larger minibatches")
-    slow = True
-    gang = True
-    args: TrainerArgs
-
     def __init__(self, args: TrainerArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
         self._epoch = 0 if context.inline else context.incarnation  # inline, slabs of an earlier process are none
         self.updates = 0
-        self.source = self._source()
+        self._is_first = context.index == 0  # of its gang: it publishes and saves
+        slabs = args.slabs // context.node.count  # of a batch, those that are this worker's
+        self.source: BatchSource = source_of(ends, context, slabs=slabs, staleness=args.staleness, epoch=self._epoch)
         kind = REGISTRIES["learner"].resolve(args.learner.use)
         settings = load(getattr(kind, "Config", NoConfig), args.learner.args, path=("workers", context.node.name, "learner"))
-        self._agreement = self._meet() if context.node.count > 1 else None
-        ranks = self._agreement.ranks if self._agreement is not None else None
-        self.learner: Learner = kind(task_of(context, args.policy, max(self._slabs, 1), self._between, ranks), settings)
-        self._params = cast("ParamPublisher | None", ends.get("params"))
         self._progress = Progress(context.graph.stop)
+        self._gang = Gang(context, self._progress) if context.node.count > 1 else None
+        """The other trainers of the policy."""
+        ranks = self._gang.ranks if self._gang is not None else None
+        self.learner: Learner = kind(task_of(context, args.policy, max(slabs, 1), self._between, ranks), settings)
+        self._params = cast("ParamPublisher | None", ends.get("params"))
         self._checkpoints = Checkpoints(context, args.policy)
         self._beside_others = len(context.graph.learning) > 1
         """Other policies learn in this run: metrics carry the name of this one."""
         self._lag = Lag(self._epoch)
         self._draining = False
         self._barrier_due = False
-        self._rows: Rows | None = None
-        """The batch that the others have not agreed to train yet."""
-        self._over = False
-        """The trainers have agreed to make no further update."""
-        self._alone: tuple[OthersLost, float] | None = None
-        """Why another trainer cannot be reached, and when this one fails because of it."""
         saved = self._checkpoints.start()
         if saved is not None:
             with using(saved.path):
@@ -119,57 +69,6 @@ class TrainerWorker(Resumable, Worker):
         self._publish()
         if saved is not None and context.inline:
             self._request()  # as after a barrier: before anybody asks
-
-    @classmethod
-    def about(cls, args: TrainerArgs) -> str:
-        split = split_config(args.learner)
-        runs = f"; {split.runs}" if split is not None else ""
-        if not args.slabs:
-            return f"batches drawn by a replay{runs}"
-        return f"batches of {count(args.slabs, 'slab')}, staleness at most {args.staleness}{runs}"
-
-    @classmethod
-    def sizes(cls, args: TrainerArgs, port: str, graph: Graph) -> Mapping[str, int]:
-        return {"slots": 2} if port.startswith("feedback") else {}
-
-    @classmethod
-    def declares(cls, args: TrainerArgs, port: str, derived: Derived, known: Mapping[str, TreeSpec]) -> TreeSpec | None:
-        """What its algorithm hands back of the windows in a batch."""
-        if not port.startswith("feedback") or "samples" not in known:
-            return None
-        batch = cast("dict[str, Leaf]", known["samples"])["ids"].shape
-        info = derived.policies[args.policy]
-        wanted = info.replay or Replayed()
-        priority = {"priority": Leaf(batch, "float32")} if wanted.prioritised else {}
-        memory = {"memory": lead(info.memory, *batch)} if wanted.refreshed and info.memory != {} else {}
-        return {"ids": Leaf(batch, "int64"), **priority, **memory}
-
-    @classmethod
-    def check(cls, args: TrainerArgs, node: Node, graph: Graph) -> None:
-        """On-policy, a batch takes whole rounds of the groups that feed it; several trainers have equal parts of it."""
-        from srl.graph.placement import members
-        from srl.graph.ranks import check_ranks
-
-        entry = graph.policies.get(args.policy)
-        if entry is not None and entry.algorithm is not None:
-            path = ("workers", node.name, "learner")
-            check_learner(args.learner, algorithm=entry.algorithm.use, threads=node.threads, path=path)
-        if node.count > 1:
-            check_ranks(node, graph, knows_ranks(args))
-        groups = 0
-        for one, _, side in members(graph, node.ports["samples"]):
-            if side == "producer":
-                groups += one.count * getattr(one.loaded, "groups", 0)
-        if args.staleness or not groups or not args.slabs or args.slabs % groups == 0:
-            return
-        below, above = args.slabs // groups * groups, -(-args.slabs // groups) * groups
-        raise UserError(
-            f"a batch of {args.slabs} slabs is not a multiple of the {groups} groups that feed '{node.name}'",
-            ("because", "staleness is 0: the groups left over would wait with rows of an older version"),
-            ("try", " or ".join(f"slabs: {size}" for size in (below, above) if size) + ", or staleness: 1"),
-            code="E04",
-            path=("graph", "nodes", node.name, "args", "slabs"),
-        )
 
     def poll(self) -> int:
         """Request and gather, and train one batch if it is complete."""
@@ -182,7 +81,7 @@ class TrainerWorker(Resumable, Worker):
         return done
 
     def wake_at(self) -> float | None:
-        return self._alone[1] if self._alone is not None else None
+        return self._gang.wake_at if self._gang is not None else None
 
     @property
     def env_steps(self) -> int:
@@ -199,9 +98,8 @@ class TrainerWorker(Resumable, Worker):
         return self._progress.counted(self.env_steps, self.updates) >= 1.0
 
     def waits(self) -> tuple[Waiting, ...]:
-        if self._agreement is not None and self._agreement.open:
-            others = (f"{self.context.node.name}/{index}" for index in range(self.context.node.count))
-            return (Waiting("other trainers", tuple(name for name in others if name != self.context.name)),)
+        if self._gang is not None and (waiting := self._gang.waits()) is not None:
+            return (waiting,)
         return () if self.finished else super().waits()
 
     def at_barrier(self) -> bool:
@@ -218,12 +116,12 @@ class TrainerWorker(Resumable, Worker):
         if not self.finished and not self._over and (rows := self._next()) is not None:
             self._train(rows)
             return False
-        if self._agreement is not None and not (self.finished or self._over):
+        if self._gang is not None and not (self.finished or self._over):
             return False
         return self.learner.resumable()
 
     def save(self) -> None:
-        if self._is_first and self._alone is None:  # without the others an update may have been half made
+        if self._is_first and not (self._gang is not None and self._gang.alone):
             self.checkpoint(None)
 
     def checkpoint(self, states: Tree | None) -> None:
@@ -235,8 +133,8 @@ class TrainerWorker(Resumable, Worker):
 
     def close(self) -> None:
         self.learner.close()
-        if self._agreement is not None:
-            self._agreement.close()
+        if self._gang is not None:
+            self._gang.close()
 
     def metrics(self) -> Any:
         for name, value in self.learner.metrics().items():
@@ -248,82 +146,16 @@ class TrainerWorker(Resumable, Worker):
             self.reading.count(name, total - self.reading[name])
         return super().metrics()
 
-    def _source(self) -> BatchSource:
-        """Slabs of actors make batches, or replays draw them."""
-        args, ends, context = self.args, self.ends, self.context
-        samples, stream = cast(SampleConsumer, ends["samples"]), context.node.ports["samples"]
-        if args.slabs:
-            record = context.derived.streams[stream].record
-            return OnPolicy(samples, record, slabs=self._slabs, staleness=args.staleness, epoch=self._epoch)
-        feedback = {
-            port.partition("/")[2]: cast(SampleProducer, end) for port, end in ends.items() if port.startswith("feedback")
-        }
-        drawn_here = context.derived.streams[stream].via == "inproc"
-        stays = samples.transport.by != "bytes"
-        return Drawn(samples, feedback, prefetch=1 if drawn_here else 2, inline=context.inline, stays=stays)
-
     @property
-    def _is_first(self) -> bool:
-        """Publishes and saves."""
-        return self.context.index == 0
-
-    @property
-    def _slabs(self) -> int:
-        """Slabs of a batch that are this worker's."""
-        return self.args.slabs // self.context.node.count
-
-    def _meet(self) -> Agreement:
-        """Begin to look for the other trainers of the policy, without waiting for them."""
-        from srl.learners.ranks import Agreement
-
-        context = self.context
-        assert context.folder is not None
-        place = context.folder / f".{context.node.name}.{context.incarnation}"
-        return Agreement(place, context.index, context.node.count, device_of(context), context.watch)
+    def _over(self) -> bool:
+        """The trainers have agreed to make no further update."""
+        return self._gang is not None and self._gang.over
 
     def _next(self) -> Rows | None:
-        """The rows of the next update; of several trainers, once all of them have theirs."""
-        if self._agreement is None:
-            return None if self._barrier_due else self.source.take(self.updates)
-        try:
-            return self._agreed(self._agreement)
-        except OthersLost as error:
-            self._lost(error)
-            return None
-
-    def _agreed(self, agreement: Agreement) -> Rows | None:
-        if self._alone is not None:
-            if monotonic() >= self._alone[1]:
-                raise self._alone[0]
-            return None
-        if not agreement.met:
-            self._over = self._draining  # nothing was learned yet
-            return None
-        if not agreement.open:
-            if self._rows is None:
-                self._rows = self.source.take(self.updates)
-            if self._rows is None and not self._draining:
-                return None
-            brings = self.source.brings if self._rows is not None else 0
-            agreement.ask(self.updates, brings, self._progress.seconds, self._draining)
-        agreed = agreement.answer()
-        if agreed is None:
-            return None
-        rows, self._rows = self._rows, None
-        if agreed.stops:
-            self._over = True
-            if rows is not None:
-                self.source.drop()
-            return None
-        self.source.brings, self._progress.agreed = agreed.env_steps, agreed.seconds
-        return rows
-
-    def _lost(self, error: OthersLost) -> None:
-        """Another trainer is gone: the controller ends all of them. If it does not, the network has failed."""
-        if self._alone is not None:
-            raise error
-        self._alone = error, monotonic() + GRACE
-        self._over = self._draining
+        """The rows of the next update."""
+        if self._gang is not None:
+            return self._gang.next(self.source, self.updates, self._draining)
+        return None if self._barrier_due else self.source.take(self.updates)
 
     def _request(self) -> int:
         if self._draining or self.finished or self._barrier_due:
@@ -342,7 +174,8 @@ class TrainerWorker(Resumable, Worker):
         try:
             feedback = self.learner.update(rows)
         except OthersLost as error:
-            self._lost(error)
+            assert self._gang is not None
+            self._gang.lost(error, self._draining)
             return
         except RunError as error:
             if error.code != "R05":
