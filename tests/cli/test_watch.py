@@ -43,7 +43,10 @@ class Watching:
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "srl", "watch", str(folder), "--show", "page", "--fps", "500"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs of a shell ignore it
+        )  # fmt: skip
         assert self.process.stdout is not None
         self.said: list[str] = []
         threading.Thread(target=lambda: self.said.extend(self.process.stdout or ()), daemon=True).start()
