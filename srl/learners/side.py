@@ -64,7 +64,7 @@ class Side(SingleLearner):
     def _learn(self, batch: Batch) -> Metrics:
         assert isinstance(self.algorithm, InParts)
         given = self.algorithm.begin(batch)
-        self._wait_for(self.round - self._lag)
+        self._wait_for(max(self.round - self._lag, 0))
         shown = self._at_once(batch, given) if self._questions is None else self._in_order(batch, given, self._questions)
         self.round += 1
         self._publish()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 BEGUN, COMPLETE = 0, 1
-"""Words of a side: the newest version that it began to write, and the newest that is whole."""
+"""Words of a side: one more than the newest version that it began to write, and than the newest that is whole; 0: none."""
 
 
 class Slots:
@@ -21,16 +21,16 @@ class Slots:
 
     @property
     def version(self) -> int:
-        """The newest that is whole."""
-        return int(self._words[COMPLETE])
+        """The newest that is whole; -1: none yet."""
+        return int(self._words[COMPLETE]) - 1
 
     @torch.no_grad()
     def write(self, version: int, tensors: Sequence[Tensor]) -> None:
         """Make this the newest version. The one before stays as it is."""
-        self._words[BEGUN] = version
+        self._words[BEGUN] = version + 1
         for target, source in zip(self._slots[version % 2], tensors, strict=True):
             target.copy_(source)
-        self._words[COMPLETE] = version
+        self._words[COMPLETE] = version + 1
 
     @torch.no_grad()
     def read(self, most: int, tensors: Sequence[Tensor]) -> int:
@@ -39,7 +39,7 @@ class Slots:
             version = min(self.version, most)
             for target, source in zip(tensors, self._slots[version % 2], strict=True):
                 target.copy_(source)
-            if self._words[BEGUN] < version + 2:
+            if self._words[BEGUN] < version + 3:
                 return version
 
 

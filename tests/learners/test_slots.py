@@ -84,3 +84,11 @@ def test_parameters_that_lie_side_by_side_cross_as_one() -> None:
     assert (whole.shape, alone.shape) == ((3 * 4 + 4 + 4 * 2 + 2,), (1,))
     whole.fill_(7.0)
     assert all((one == 7.0).all() for one in net.parameters())
+
+
+def test_there_is_no_version_before_the_first_is_written() -> None:
+    memory = Memory.create([4 * SIZE] * 2)
+    slots = Slots(memory.words[:2], [memory.like([torch.zeros(SIZE)]) for _ in range(2)])
+    assert slots.version == -1
+    slots.write(0, [torch.ones(SIZE)])
+    assert slots.version == slots.read(5, [torch.zeros(SIZE)]) == 0
