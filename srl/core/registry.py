@@ -167,6 +167,7 @@ class Registry:
         return name in self._targets
 
     def _unknown(self, name: str) -> NotImportable:
+        name = name if len(name) <= 100 else f"{name[:97]}..."
         return NotImportable(
             f"no {self.kind} is called '{name}'",
             *meant(name, self.names()),
