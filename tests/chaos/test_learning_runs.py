@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,9 @@ from srl.control.controller import Controller
 from srl.plan.prepare import prepare
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
+from tests.waiting import until
 
 LIMIT = 10.0
-
-
-def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        threading.Event().wait(0.01)
 
 
 @pytest.mark.long

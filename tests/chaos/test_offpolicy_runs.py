@@ -13,8 +13,8 @@ import pytest
 from srl.control.controller import Controller
 from srl.plan.prepare import prepare
 from srl.store.run_folder import RunFolder
-from tests.chaos.test_learning_runs import until
 from tests.runs.test_offpolicy import FAKE, SMALL
+from tests.waiting import until
 
 WARMUP, RATE = 100, 0.5
 SETTINGS: dict[str, Any] = {
@@ -28,11 +28,14 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("restart", [False, True])
-@pytest.mark.parametrize("kind", ["actor", "replay", "trainer", "evaluator"])
-@pytest.mark.parametrize("apart", [True, False], ids=["apart", "inside"])
-def test_a_kill_of_each_kind(kind: str, restart: bool, apart: bool, tmp_path: Path) -> None:
-    if kind == "replay" and not apart:
-        pytest.skip("it dies with its trainer")
+@pytest.mark.parametrize(
+    ("kind", "apart"),
+    [
+        *((kind, True) for kind in ("actor", "replay", "trainer", "evaluator")),
+        *((kind, False) for kind in ("actor", "trainer", "evaluator")),
+    ],
+)  # inside, the replay dies with its trainer
+def test_a_kill_of_each_kind(kind: str, apart: bool, restart: bool, tmp_path: Path) -> None:
     workers: dict[str, dict[str, Any]] = {"replay": {"inside": None} if apart else {}}
     workers[kind] = {**workers.get(kind, {}), "on_failure": "restart" if restart else "stop"}
     found = prepare(settings={**SETTINGS, "stop": {"seconds": 100}, "workers": workers})

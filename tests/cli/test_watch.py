@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import srl
 from srl.__main__ import main as verbs
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
+from tests.waiting import until
 
 RUN: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -29,13 +29,6 @@ RUN: dict[str, Any] = {
     "checkpoint": {"every": 0},
     "stop": {"seconds": 200},
 }
-
-
-def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        threading.Event().wait(0.02)
 
 
 class Watching:

@@ -8,8 +8,9 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
+
+from tests.waiting import until
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scancel")
 _NODES = ("cpu1", "cpu2", "cpu3", "gpu1")
@@ -91,7 +92,7 @@ class SlurmCluster:
         commands = [["munged", "--force", *options], ["slurmctld"], *(["slurmd", "-N", name] for name in _NODES)]
         for command in commands:
             subprocess.run(command, env=self.environment, check=True, stdin=subprocess.DEVNULL, capture_output=True)
-        end = time.monotonic() + 30
-        while (states := self.ask("sinfo", "-hN", "-o", "%T").split()) != ["idle"] * len(_NODES):
-            assert time.monotonic() < end, (states, (folder / "slurmctld.log").read_text()[-2000:])
-            time.sleep(0.1)
+        try:
+            until(lambda: self.ask("sinfo", "-hN", "-o", "%T").split() == ["idle"] * len(_NODES), 30)
+        except AssertionError:
+            raise AssertionError((folder / "slurmctld.log").read_text()[-2000:]) from None

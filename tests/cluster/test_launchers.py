@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from srl.cluster.rpc import RemoteBackend
 from srl.cluster.security import Join, new_credentials
 from srl.core.load import load
 from srl.store.lines import read_numbers
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 OWN = '''
@@ -58,20 +58,16 @@ def test_a_launcher_of_ones_own_runs_by_path_and_by_name(tmp_path: Path, named: 
 def test_nothing_is_left_of_a_run_whose_controller_is_killed(tmp_path: Path) -> None:
     mark = f"SRL_TEST_MARK={tmp_path.name}-{os.getpid()}"
     name, _, value = mark.partition("=")
-    words = command("launcher=loopback", "stop.env_steps=100_000_000", "stop.return=null", f"--runs={tmp_path / 'runs'}")
+    runs = tmp_path / "runs"
+    words = command("launcher=loopback", "stop.env_steps=100_000_000", "stop.return=null", f"--runs={runs}")
     with subprocess.Popen(words, cwd=ROOT, env={**os.environ, name: value}, stdout=subprocess.DEVNULL) as run:
         try:
-            end = time.monotonic() + 60
-            while not any(file.stat().st_size for file in (tmp_path / "runs").glob("*/*/metrics.jsonl")):
-                assert time.monotonic() < end and run.poll() is None
-                time.sleep(0.05)
+            until(lambda: run.poll() is not None or any(one.stat().st_size for one in runs.glob("*/*/metrics.jsonl")))
+            assert run.poll() is None
             assert len(marked(mark)) >= 6, "the controller, two supervisors, two actors, the trainer"
         finally:
             run.send_signal(signal.SIGKILL)
-    end = time.monotonic() + 20
-    while left := marked(mark):
-        assert time.monotonic() < end, left
-        time.sleep(0.05)
+    until(lambda: not marked(mark), 20)
 
 
 def test_an_address_that_is_not_of_this_machine_is_refused_before_the_start(tmp_path: Path) -> None:

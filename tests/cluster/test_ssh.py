@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from tests.cluster.two_hosts import ADDRESSES, HEAD, TwoHosts, missing
 from tests.control.rig import derived, graph, with_node
+from tests.waiting import until
 
 MISSING = missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -145,13 +146,6 @@ def test_what_would_be_run_is_shown(hosts: TwoHosts) -> None:
     shown = launcher_of(placed(hosts)).render()
     assert list(shown) == ["far/0", "far/1"]
     assert shown["far/1"].startswith("ssh -T ") and "srl.cluster.supervisor --lifeline --host 1" in shown["far/1"]
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        threading.Event().wait(0.01)
 
 
 def when_working(controller: Controller, action: Any) -> threading.Thread:

@@ -18,7 +18,7 @@ from srl.core.machine import Machine
 from srl.core.types import Stop
 from srl.plan.prepare import prepare
 from srl.store.run_folder import RunFolder
-from tests.chaos.test_learning_runs import until
+from tests.waiting import until
 from tests.errors import raises
 from tests.runs.test_offpolicy_resume import go
 

@@ -21,7 +21,7 @@ from srl.core.errors import UserError
 from srl.plan.prepare import prepare
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
-from tests.chaos.test_learning_runs import until
+from tests.waiting import until
 
 PPO: dict[str, Any] = {
     "env": "CartPole-v1",

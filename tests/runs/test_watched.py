@@ -18,6 +18,7 @@ import pytest
 
 import srl
 from srl.store.run_folder import RunFolder
+from tests.waiting import until
 
 RUN: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -44,13 +45,6 @@ def busy_core() -> Iterator[None]:
     os.sched_setaffinity(0, before)
 
 
-def until(true: Callable[[], Any], seconds: float = 90.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        threading.Event().wait(0.05)
-
-
 def used(process: int) -> float:
     """Processor seconds."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -62,7 +56,7 @@ def test_viewer_and_evaluator_take_next_to_nothing_of_a_busy_core(busy_core: Non
     run = srl.launch(wait=False, **RUN, mode="local", runs=tmp_path, quiet=True)
     folder = RunFolder(run.folder)
     try:
-        until(lambda: folder.read_status().get("env_steps", 0) > 0)
+        until(lambda: folder.read_status().get("env_steps", 0) > 0, 90)
         processes = run._controller._backend.processes  # type: ignore[union-attr]
         with urllib.request.urlopen(folder.read_status()["viewer"] + "pictures", timeout=30) as browser:
             assert browser.read(64)
@@ -78,9 +72,9 @@ def test_viewer_and_evaluator_take_next_to_nothing_of_a_busy_core(busy_core: Non
         assert cores["evaluator/0"] < 0.03, cores
         for name in ("viewer/0", "evaluator/0"):  # killed: the run goes on as it was
             os.kill(processes[name], signal.SIGKILL)
-        until(lambda: len(run._controller._backend.processes) == 2)  # type: ignore[union-attr]
+        until(lambda: len(run._controller._backend.processes) == 2, 90)  # type: ignore[union-attr]
         steps = folder.read_status()["env_steps"]
-        until(lambda: folder.read_status()["env_steps"] > steps)
+        until(lambda: folder.read_status()["env_steps"] > steps, 90)
     finally:
         result = run.stop().finish(60)
     assert result.kind == "done", result.format()

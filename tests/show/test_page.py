@@ -7,10 +7,9 @@ import io
 import json
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from srl.show import page as module
 from srl.show.base import Facts, rgb
 from srl.show.page import Page
 from srl.show.png import png
+from tests.waiting import until
 
 FRAME = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)
 
@@ -44,13 +44,6 @@ def refused(address: str) -> tuple[int, bytes]:
         get(address)
     with error.value as answer:
         return answer.code, answer.read()
-
-
-def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        threading.Event().wait(0.01)
 
 
 def part(stream: Any) -> np.ndarray[Any, Any]:
@@ -86,7 +79,7 @@ def test_a_browser_gets_the_page_the_pictures_and_the_facts(page: Page) -> None:
     assert json.loads(get(page.address + "state")[0]) == facts.plain()
     with urllib.request.urlopen(page.address + "pictures", timeout=10) as stream:
         assert (part(stream) == FRAME).all()
-        until(lambda: page.wanted)
+        until(lambda: page.wanted, 10)
         page.picture(255 - FRAME, facts)
         for _ in range(5):  # the same picture may have come once more before
             if (part(stream) == 255 - FRAME).all():
@@ -94,7 +87,7 @@ def test_a_browser_gets_the_page_the_pictures_and_the_facts(page: Page) -> None:
         else:
             raise AssertionError("the second picture did not come")
     page.picture(FRAME, facts)
-    until(lambda: not page.wanted)
+    until(lambda: not page.wanted, 10)
 
 
 @pytest.mark.parametrize("tail", ["", "pictures", "state", "other"])
@@ -122,7 +115,7 @@ def test_a_browser_that_takes_nothing_is_dropped_and_holds_nobody_up(monkeypatch
     with socket.create_connection((host, int(port))) as idle, socket.create_connection((host, int(port))) as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.sendall(f"GET /{page.address.split('/')[3]}/pictures HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        until(lambda: page.wanted)
+        until(lambda: page.wanted, 10)
         with urllib.request.urlopen(page.address + "pictures", timeout=10) as stream:
             for number in range(20):  # the other browser sees the newest picture all the time
                 page.picture(np.full_like(big, number), facts)
@@ -150,7 +143,7 @@ def test_a_flood_of_connections_is_refused(page: Page, monkeypatch: pytest.Monke
         idle = [held.enter_context(socket.create_connection((host, int(port)))) for _ in range(6)]
         idle[-1].settimeout(10)
         assert idle[-1].recv(1) == b""
-    until(lambda: len(threading.enumerate()) < module._THREADS)
+    until(lambda: len(threading.enumerate()) < module._THREADS, 10)
     assert get(page.address + "state")[0]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from srl.plan.prepare import prepare
 from srl.store import checkpoint
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
+from tests.waiting import until
 
 RUN: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -73,12 +72,6 @@ def test_a_restarted_evaluator_has_to_beat_the_best_of_before(tmp_path: Path) ->
     folder = RunFolder.create(tmp_path, "x", 1)
     controller = Controller(prepared.graph, folder=folder, derived=prepared.derived)
     seen: dict[str, Any] = {}
-
-    def until(true: Callable[[], Any]) -> None:
-        end = time.monotonic() + 60
-        while not true():
-            assert time.monotonic() < end
-            threading.Event().wait(0.01)
 
     def disturb() -> None:
         try:

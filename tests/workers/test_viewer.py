@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 from srl.streams.base import version
 from srl.workers import viewer as module
+from tests.waiting import until
 
 RUN: dict[str, Any] = {
     "env": "CartPole-v1",
@@ -56,13 +57,6 @@ class Eyes(Show):
 
     def ended(self, facts: Facts) -> None:
         self.over.append(facts.plain())
-
-
-def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        threading.Event().wait(0.005)
 
 
 def rest(stage: Stage) -> None:

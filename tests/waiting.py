@@ -1,0 +1,16 @@
+"""How tests wait for something that another thread or process does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
+    """Return as soon as this holds; AssertionError if it does not within so many seconds."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
