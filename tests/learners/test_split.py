@@ -88,9 +88,12 @@ def test_simultaneous_sides_are_a_single_learner(algorithm: Any, rows: int, spli
     }  # fmt: skip
 
 
-def test_checkpoints_of_single_and_split_learners_are_the_same(split: Any) -> None:
-    given = task(TD3)
-    straight, first, second = SingleLearner(given, SingleConfig()), SingleLearner(given, SingleConfig()), split(given)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("mode", ["simultaneous", pytest.param("exact", marks=pytest.mark.long)])
+def test_checkpoints_of_single_and_split_learners_are_the_same(algorithm: Any, mode: Any, split: Any) -> None:
+    given = task(algorithm)
+    order = SingleConfig(order="sequential" if mode == "exact" else "simultaneous")
+    straight, first, second = SingleLearner(given, order), SingleLearner(given, order), split(given, SplitConfig(mode=mode))
     run(straight, range(9))
     run(first, range(3))
     run(second, range(2))  # of another life
@@ -159,8 +162,9 @@ def test_critics_with_batch_normalization_are_split_exactly_only(split: Any) -> 
     check_equal(single, both)
 
 
-def test_asynchronous_sides_without_lag_are_simultaneous(split: Any) -> None:
-    given = task(SAC)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_asynchronous_sides_without_lag_are_simultaneous(algorithm: Any, split: Any) -> None:
+    given = task(algorithm)
     one, other = SingleLearner(given, SingleConfig()), split(given, SplitConfig(mode="asynchronous", max_lag=0))
     run(one, range(200))
     run(other, range(200))
