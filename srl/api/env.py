@@ -110,6 +110,8 @@ class EnvSpec:
     """Those of `stats` that identify an episode, such as its seed: they are not averaged or logged."""
     fps: float = 30.0
     """Pictures a second at which a film of it is as fast as the real thing."""
+    about: str = ""
+    """What it does to observations and rewards of the simulator: the plan says it."""
 
 
 @dataclass(slots=True)
@@ -140,7 +142,7 @@ class Block:
     state: Tree | None
     """Of row t+1, `[E, ...]`."""
     stats: Array
-    """`[E, len(spec.stats)]` float64; read for the envs whose episode ended with this step."""
+    """`[E, len(spec.stats)]` float64; read for the envs whose episode ended with this step. nan: it has no such number."""
 
 
 class BatchEnv(ABC):

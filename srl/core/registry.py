@@ -27,6 +27,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "fake": "srl.envs.fake:FakeEnv",
         "hide_and_seek": "srl.envs.hide_and_seek.env:HideAndSeekVec",
         "catch": "srl.envs.catch:Catch",
+        "atari": "srl.envs.atari:Atari",
         "cartpole_positions": "srl.envs.hidden_velocity:CartPolePositions",
     },
     "policy": {

@@ -66,6 +66,8 @@ def _target(use: Any, args: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         return _adapted(registry.resolve(use), args)
     if _has_mujoco(use, args):
         return registry.resolve("mujoco"), {"id": use, **_split(args, (*_OURS, *_MUJOCO))}
+    if _is_atari(use):
+        return registry.resolve("atari"), {"id": use, **args}
     if _is_gym_id(use):
         return registry.resolve("gym"), {"id": use, **_split(args)}
     raise _unknown(use)
@@ -141,6 +143,15 @@ def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
     from srl.envs.mujoco import plays
 
     return plays(name, args)
+
+
+def _is_atari(name: str) -> bool:
+    """True of the games that ale-py registers."""
+    import gymnasium
+
+    _import_family(name)
+    registered = gymnasium.registry.get(name)
+    return registered is not None and str(registered.entry_point).startswith("ale_py.")
 
 
 def _is_parallel(found: Any, args: Mapping[str, Any]) -> bool:

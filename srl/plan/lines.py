@@ -23,6 +23,8 @@ def plan_lines(
 ) -> list[tuple[str, str]]:
     """What is about to run, as (label, text)."""
     lines = [("experiment", f"{graph.name}: {words(graph.env)}, seed {graph.seed}, mode {graph.mode}")]
+    if derived is not None and derived.env.about:
+        lines.append(("env", derived.env.about))
     for name, entry in graph.policies.items():
         learner = f" by {words(entry.algorithm)}" if entry.algorithm else ", not trained"
         numbers = ""

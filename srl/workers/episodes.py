@@ -97,5 +97,7 @@ class EpisodeMetrics:
                 length = float(lived.max(1).sum()) / len(players)
                 self._reading.episode(f"{self._title}/length", length, len(over) / len(players))
         for index, name in self._means:
-            self._reading.episode(f"{self._title}/{name}", float(stats[over, index].sum()), len(over))
+            numbers = stats[over, index]
+            known = numbers[~np.isnan(numbers)]
+            self._reading.episode(f"{self._title}/{name}", float(known.sum()), len(known))
         self._reading.count("episodes", len(over))
