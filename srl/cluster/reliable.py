@@ -6,8 +6,8 @@ from collections import deque
 
 from srl.workers.messages import Message
 
-UNNUMBERED = ("hello", "welcome", "report")
-"""These are not kept for a resend: the first two open a call, and a lost report costs nothing."""
+UNNUMBERED = ("hello", "welcome", "report", "ack")
+"""These are not kept for a resend: the first two open a call, and a lost report or acknowledgement costs nothing."""
 
 
 class ReliableChannel:
@@ -18,6 +18,11 @@ class ReliableChannel:
         """The highest number received from the other side."""
         self._kept: deque[Message] = deque()
         self._last = 0
+
+    @property
+    def backlog(self) -> int:
+        """Messages that the other side has not acknowledged."""
+        return len(self._kept)
 
     def send(self, message: Message) -> Message:
         """The message as it goes over the wire."""

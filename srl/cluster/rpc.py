@@ -7,77 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import queue
-import secrets
 import select
 import threading
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
 
+from srl.cluster.files import KINDS, Arrivals
 from srl.cluster.reliable import ReliableChannel
-from srl.cluster.security import SERVER_NAME, Credentials, Join
+from srl.cluster.security import Credentials, Join
+from srl.cluster.wire import KEEPALIVE, LEASE, METHOD, SERVICE, TOKEN, Inbox
 from srl.control.backend import Backend
-from srl.core.errors import HostileFrame
-from srl.workers.messages import LIMIT, Message, pack, unpack
+from srl.core.errors import CannotWrite, HostileFrame
+from srl.workers.messages import Message, pack, unpack
 
-SERVICE, METHOD = "srl.Control", "Attach"
-TOKEN = "srl-token"
-
-LEASE = 30.0
-"""Seconds without an open call after which a host counts as lost and its workers stop."""
-
-_KEEPALIVE = [
-    ("grpc.keepalive_time_ms", 2_000),
-    ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", LIMIT),
-    ("grpc.max_send_message_length", LIMIT),
-]
 _SERVER = [
-    *_KEEPALIVE,
+    *KEEPALIVE,
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.server_handshake_timeout_ms", 3_000),
     ("grpc.so_reuseport", 0),
 ]
-_CLIENT = [
-    *_KEEPALIVE,
-    ("grpc.ssl_target_name_override", SERVER_NAME),
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.enable_http_proxy", 0),
-]
+_GOODBYE = 3.0
+"""Seconds without a word in which hosts may say goodbye."""
+_RECEIVING = 2.0
+"""Seconds after a piece of a file in which the next one is expected."""
 _HELLO_WITHIN = 5.0
 """Seconds that a caller has for its `hello`."""
-
-
-class Inbox:
-    """Messages from another thread, and a descriptor that is readable while there are any."""
-
-    def __init__(self) -> None:
-        self._items: deque[Any] = deque()
-        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-    def fileno(self) -> int:
-        return self._event
-
-    def put(self, item: Any) -> None:
-        self._items.append(item)
-        os.eventfd_write(self._event, 1)
-
-    def take(self) -> list[Any]:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._event)
-        return [self._items.popleft() for _ in range(len(self._items))]
-
-    def close(self) -> None:
-        os.close(self._event)
 
 
 @dataclass(slots=True)
@@ -99,12 +58,14 @@ class _Host:
     """The numbers of supervisors that were given up: they may not come back."""
     reason: str = ""
     """Why the launcher has given it up."""
+    seeded: bool = False
+    """Whether it was told about the run folder."""
 
     def renew(self) -> None:
         """Forget its supervisor. The next one begins anew, with the messages that are sent from now on."""
         self.lost.add(self.life)
         self.channel, self.processes, self.call = ReliableChannel(), set(), None
-        self.since, self.life, self.reason = float("inf"), 0, ""
+        self.since, self.life, self.reason, self.seeded = float("inf"), 0, "", False
 
 
 class RemoteBackend(Backend):
@@ -119,9 +80,15 @@ class RemoteBackend(Backend):
         run: str = "run",
         bind: str = "127.0.0.1:0",
         lease: float = LEASE,
+        folder: Path | None = None,
+        seeds: Callable[[int], Iterable[Message]] = lambda host: (),
     ) -> None:
+        """`folder`: the run folder, for files of other hosts. `seeds`: what a host is sent before its first process starts."""
         self._hosts = [_Host(index) for index in range(hosts)]
         self._host_of, self._credentials, self._run, self._lease = host_of, credentials, run, lease
+        self._folder, self._seeds = folder, seeds
+        self._heard = 0.0
+        """When the last piece of a file came."""
         self._inbox = Inbox()
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -149,6 +116,10 @@ class RemoteBackend(Backend):
         """Its supervisor has ended: do not wait for the lease."""
         self._hosts[host].reason = reason
 
+    @property
+    def receiving(self) -> bool:
+        return time.monotonic() - self._heard < _RECEIVING
+
     def fileno(self) -> int:
         return self._inbox.fileno()
 
@@ -156,6 +127,10 @@ class RemoteBackend(Backend):
         host = self._hosts[self._host_of(message["process"])]
         if message["type"] == "start":
             host.processes.add(message["process"])
+            if not host.seeded:
+                host.seeded = True
+                for seed in self._seeds(host.index):
+                    self._post(host, seed)
         self._post(host, message)
 
     def poll(self, timeout: float) -> list[Message]:
@@ -167,6 +142,9 @@ class RemoteBackend(Backend):
         message: Message
         for host, life, message in self._inbox.take():
             if life != host.life:  # of a supervisor that was given up meanwhile
+                continue
+            if message["type"] in KINDS:
+                self._arrived(host, message)
                 continue
             if message["type"] == "exit":
                 host.processes.discard(message["process"])
@@ -180,14 +158,25 @@ class RemoteBackend(Backend):
         for host in self._hosts:
             if not host.gone:
                 self._post(host, {"type": "bye", "process": ""})
-        end = time.monotonic() + 3.0
-        while time.monotonic() < end and any(host.call is not None for host in self._hosts):
-            self.poll(0.05)  # supervisors end their calls when they have read it
+        begun = time.monotonic()
+        with contextlib.suppress(CannotWrite):  # the run has failed, and says so
+            while time.monotonic() < max(begun, self._heard) + _GOODBYE and any(host.call is not None for host in self._hosts):
+                self.poll(0.05)  # supervisors end their calls when they have read it, and sent their last files
         self._await(self._server.stop(0.2))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
         self._inbox.close()
+
+    def _arrived(self, host: _Host, message: Message) -> None:
+        """A piece of a file; the host sends more once it knows that it was written."""
+        self._heard = time.monotonic()
+        try:
+            if self._folder is not None:
+                Arrivals(self._folder, f"host{host.index}").take(message)
+        except HostileFrame:
+            self.refused += 1
+        self._post(host, {"type": "ack"})
 
     def _lost(self, host: _Host) -> list[Message]:
         """After `lease` seconds without a call, or if it was given up, everything on that host counts as dead."""
@@ -284,91 +273,3 @@ class RemoteBackend(Backend):
         except (HostileFrame, grpc.aio.AioRpcError):
             self.refused += 1
         own.put_nowait(None)
-
-
-class Attachment:
-    """A supervisor's side: one call, dialled again when it breaks, in a thread of its own."""
-
-    def __init__(self, join: Join, host: int) -> None:
-        self._join, self._host = join, host
-        self._life = secrets.randbits(62) + 1
-        self.refused = False
-        """Whether the controller wants nothing to do with this supervisor."""
-        self._channel = ReliableChannel()
-        self._inbox = Inbox()
-        self._lock = threading.Lock()
-        self._call: queue.SimpleQueue[Message | None] | None = None
-        self._done = threading.Event()
-        self.since = time.monotonic()
-        """When the last call ended; meaningless while one is open."""
-        self._thread = threading.Thread(target=self._keep_dialling, name="srl-attach", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the call is open and the controller has accepted it."""
-        return self._call is not None
-
-    def fileno(self) -> int:
-        return self._inbox.fileno()
-
-    def send(self, message: Message) -> None:
-        """To the controller, now or after the next reconnection; reports only now."""
-        with self._lock:
-            numbered = self._channel.send(message)
-            if self._call is not None:
-                self._call.put(numbered)
-
-    def receive(self) -> list[Message]:
-        """Messages of the controller. Never waits."""
-        return self._inbox.take()
-
-    def close(self) -> None:
-        """Half-close, so that the last messages arrive. Idempotent."""
-        self._done.set()
-        with self._lock:
-            if self._call is not None:
-                self._call.put(None)
-        self._thread.join(3.0)
-
-    def _keep_dialling(self) -> None:
-        pause = 0.2
-        while not (self._done.is_set() or self.refused):
-            began = time.monotonic()
-            try:
-                self._one_call()
-            except grpc.RpcError as error:
-                self.refused |= error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
-            except HostileFrame:
-                pass
-            with self._lock:
-                if self._call is not None:
-                    self._call, self.since = None, time.monotonic()
-            pause = 0.2 if time.monotonic() - began > 5.0 else min(1.0, 2 * pause)
-            self._done.wait(pause)
-
-    def _one_call(self) -> None:
-        secure = grpc.ssl_channel_credentials(self._join.ca.encode())
-        outgoing: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        about = {"run": self._join.run, "host": self._host, "life": self._life, "taken": self._channel.taken}
-        outgoing.put({"type": "hello", **about})
-        with grpc.secure_channel(self._join.address, secure, options=_CLIENT) as channel:
-            attach = channel.stream_stream(f"/{SERVICE}/{METHOD}")
-            for data in attach(_packed(outgoing), metadata=[(TOKEN, self._join.token)]):
-                self._received(unpack(data), outgoing)
-
-    def _received(self, message: Message, outgoing: queue.SimpleQueue[Message | None]) -> None:
-        with self._lock:
-            if message["type"] == "welcome":
-                for missed in self._channel.resend(message["taken"]):
-                    outgoing.put(missed)
-                self._call = outgoing
-                return
-            news = self._channel.receive(message)
-        if news:
-            self._inbox.put(message)
-
-
-def _packed(outgoing: queue.SimpleQueue[Message | None]) -> Iterator[bytes]:
-    while (message := outgoing.get()) is not None:
-        yield pack(message)

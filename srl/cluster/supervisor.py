@@ -12,14 +12,21 @@ import platform
 import select
 import sys
 import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from srl.cluster.address import address_towards, check_reach
-from srl.cluster.rpc import LEASE, Attachment
+from srl.cluster.attachment import Attachment
+from srl.cluster.files import KINDS, LOADED
 from srl.cluster.security import Join
+from srl.cluster.spool import Spool
+from srl.cluster.wire import LEASE
 from srl.control.processes import ProcessBackend
 from srl.core.errors import SrlError, UserError
+from srl.graph.spec import Graph
 from srl.workers.messages import Message, ProcessReport
 
 REPORT_EVERY = 1.0
@@ -27,6 +34,10 @@ PATIENCE = 1800.0
 """Seconds without a controller after which the supervisor itself gives up."""
 
 _GRACE = 15.0
+_LOOK_EVERY = 1.0
+"""Seconds between two looks for new files."""
+_WINDOW = 32
+"""Pieces of files on the way to the controller."""
 
 
 class Supervisor:
@@ -39,6 +50,12 @@ class Supervisor:
         self._own_address = address_towards(name, int(port))
         self._reports: dict[str, ProcessReport] = {}
         self._stopping = 0.0
+        self._folder = ""
+        """The run folder of the controller."""
+        self._spool: Spool | None = None
+        """Stands for the run folder, if this host does not see it."""
+        self._outgoing: deque[Iterator[Message]] = deque()
+        """Files, and the exits and the goodbye that come after them."""
         self._attachment = Attachment(join, host)
 
     def run(self, lifeline: int | None = None) -> int:
@@ -46,7 +63,8 @@ class Supervisor:
 
         When the descriptor `lifeline` closes, everything ends at once (ssh closes it when the connection is cut).
         """
-        due = 0.0
+        due = look = 0.0
+        leaving = False
         watched = [self._attachment.fileno(), self._backend.fileno(), *([lifeline] if lifeline is not None else [])]
         while True:
             ready, _, _ = select.select(watched, [], [], 0.2)
@@ -54,13 +72,21 @@ class Supervisor:
                 return 75
             for message in self._attachment.receive():
                 if message["type"] == "bye":
+                    leaving = True
                     self._backend.close()
-                    self._attachment.send({"type": "bye", "process": ""})
-                    return 0
-                self._down(message)
-            for message in self._backend.poll(0.0):
+                    self._send_behind_files({"type": "bye", "process": ""})
+                else:
+                    self._down(message)
+            if leaving and not self._outgoing:
+                return 0
+            for message in [] if leaving else self._backend.poll(0.0):
                 self._up(message)
+            self._send_files()
             now = time.monotonic()
+            if now >= look:
+                look = now + _LOOK_EVERY
+                if self._spool is not None and not self._outgoing:
+                    self._outgoing.append(self._spool.changes())
             if now >= due:
                 due = now + REPORT_EVERY
                 reports, self._reports = self._reports, {}
@@ -76,13 +102,32 @@ class Supervisor:
         """Kill all processes and close the call. Idempotent."""
         self._backend.close()
         self._attachment.close()
+        if self._spool is not None:
+            self._spool.close()
 
     def _down(self, message: Message) -> None:
-        if message["type"] == "start" and message["log"] is not None and not Path(message["log"]).parent.is_dir():
-            message["log"] = None  # the run folder is on another file system: the tail travels with the exit
+        kind = message["type"]
+        if kind == "folder":
+            self._folder = message["path"]
+            visible = Path(self._folder).is_dir() if message["shared"] is None else message["shared"]
+            self._spool = None if visible else Spool()
+        elif kind in KINDS:
+            if self._spool is not None:
+                self._spool.take(message)
+        elif kind != "ack":
+            self._backend.send(self._here(message))
+
+    def _here(self, message: Message) -> Message:
+        """A message of the controller, with the paths and the address of this host."""
+        if message["type"] == "start" and message["log"] is not None and self._spool is not None:
+            message["log"] = str(self._spool.path / "logs" / Path(message["log"]).name)
         if message["type"] == "assign" and message["network"]:
             message["network"] = {**message["network"], "bind": f"tcp://{self._own_address}"}
-        self._backend.send(message)
+        if message["type"] == "assign" and self._spool is not None:
+            for name in ("folder", "resume"):
+                message[name] = str(self._spool.path) if message[name] == self._folder else message[name]
+            message["graph"] = loading_from(message["graph"], self._spool.path / LOADED)
+        return message
 
     def _up(self, message: Message) -> None:
         if message["type"] == "report":
@@ -91,7 +136,23 @@ class Supervisor:
             return
         if message["type"] == "exit":
             self._send_reports({name: self._reports.pop(name) for name in [message["process"]] if name in self._reports})
+            self._send_behind_files(message)
+            return
         self._attachment.send(message)
+
+    def _send_behind_files(self, message: Message) -> None:
+        """When the controller reads it, it has all files."""
+        if self._spool is not None:
+            self._outgoing.append(self._spool.changes(final=True))
+        self._outgoing.append(iter([message]))
+        self._send_files()
+
+    def _send_files(self) -> None:
+        while self._outgoing and self._attachment.backlog < _WINDOW:
+            if (message := next(self._outgoing[0], None)) is not None:
+                self._attachment.send(message)
+            else:
+                self._outgoing.popleft()
 
     def _add(self, name: str, entry: ProcessReport) -> None:
         """Keep the newest report of a process, with the means of those before it that were not sent."""
@@ -117,6 +178,12 @@ class Supervisor:
     def _each(self, kind: str, **fields: Any) -> None:
         for process in self._backend.processes:
             self._backend.send({"type": kind, "process": process, **fields})
+
+
+def loading_from(graph: Graph, folder: Path) -> Graph:
+    """The graph whose policies load the weights that the controller has sent."""
+    sent = {name: replace(entry, load=str(folder / name)) for name, entry in graph.policies.items() if (folder / name).is_dir()}
+    return replace(graph, policies={**graph.policies, **sent}) if sent else graph
 
 
 def _join(name: str) -> Join:

@@ -50,6 +50,11 @@ class Backend(ABC):
         """Whether hosts have not joined yet: a run that waits for them has not stalled."""
         return False
 
+    @property
+    def receiving(self) -> bool:
+        """Whether another host is sending files: its processes end when they have arrived."""
+        return False
+
     def fileno(self) -> int:
         """A descriptor that is readable when `poll` has something."""
         raise NotImplementedError(f"{type(self).__name__} cannot be waited for together with others")
@@ -141,6 +146,10 @@ class CompositeBackend(Backend):
     @property
     def network(self) -> dict[str, Any]:
         return next((network for backend in self._backends if (network := backend.network)), {})
+
+    @property
+    def receiving(self) -> bool:
+        return any(backend.receiving for backend in self._backends)
 
     def send(self, message: Message) -> None:
         self._backends[self._backend_of(message["process"])].send(message)

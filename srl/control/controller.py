@@ -16,6 +16,8 @@ from srl.control.runlog import RunLog
 from srl.control.signals import catch_signals
 from srl.core.errors import CannotWrite, SrlError
 from srl.core.registry import import_paths
+from srl.core.types import HOME
+from srl.graph.placement import host_of
 from srl.graph.spec import Graph
 from srl.observe.result import Kind, RunResult
 from srl.observe.sinks.base import Lines, Sink
@@ -168,7 +170,8 @@ class Controller:
         for end in member.ends:
             self.totals.ends.bound(end)
         member.phase = "bound"
-        self.log.published(member.ends)
+        if host_of(self.graph, member.owner.node, member.owner.index) == HOME:
+            self.log.published(member.ends)
         self.log.event("bound", process=member.name, pid=message["pid"])
 
     def _on_ready(self, message: Message) -> None:
@@ -291,12 +294,16 @@ class Controller:
         assert self._ending is not None
         save, stalled = not self._hurry, self._ending.kind == "stalled"
         patience = {member.name: self._patience(member) for member in self._members.alive()}
+
+        def late(member: Member, waited: float) -> bool:
+            return waited >= (HURRY if self._hurry else patience[member.name]) and (self._hurry or not self._backend.receiving)
+
         for member in self._members.alive():
             if stalled:
                 self._send(member, "stacks")
             self._send(member, "stop", save=save and member.phase in ("running", "drained"))
         self._wait(
-            lambda waited: [one for one in self._members.alive() if waited < (HURRY if self._hurry else patience[one.name])],
+            lambda waited: [one for one in self._members.alive() if not late(one, waited)],
             "to save and end",
         )
 

@@ -95,10 +95,10 @@ def check_hosts(graph: Graph) -> None:
             continue
         group, path = graph.hosts[node.hosts], ("graph", "nodes", node.name)
         inner = [one for one in graph.nodes if one is node or one.inside == node.name]
-        if writer := next((one.name for one in inner if one.kind.writes), None):
+        if (gang := next((one for one in inner if one.kind.gang and one.count > 1), None)) and group.size > 1:
             raise UserError(
-                f"'{writer}' cannot run on hosts '{node.hosts}': it writes into the run folder, which is on this machine",
-                ("try", f"workers.{node.name}.hosts={HOME}"),
+                f"'{gang.name}' cannot run on several hosts: {gang.count} of them train one policy through shared memory",
+                ("try", f"a group with one host for workers.{node.name}.hosts"),
                 code="E10",
                 path=(*path, "hosts"),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from srl.cluster.files import seeds
 from srl.cluster.rpc import RemoteBackend
 from srl.cluster.security import new_credentials
 from srl.control.backend import CompositeBackend
@@ -34,7 +35,15 @@ class LaunchedBackend(CompositeBackend):
         where = {process: names.index(host) if host in names else -1 for process, host in placed.items()}
         bind = self.launcher.check()
         self._home = ProcessBackend()
-        self.remote = RemoteBackend(len(names), lambda one: where[one], credentials=new_credentials(), run=graph.name, bind=bind)
+        self.remote = RemoteBackend(
+            len(names),
+            lambda one: where[one],
+            credentials=new_credentials(),
+            run=graph.name,
+            bind=bind,
+            folder=run_folder,
+            seeds=lambda one: seeds(graph, run_folder, self._hosts[one].group),
+        )
         super().__init__([self._home, self.remote], lambda one: int(where[one] >= 0))
         self._late = time.monotonic() + self.launcher.patience
         self._waiting = set(range(len(names)))

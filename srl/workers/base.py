@@ -81,7 +81,7 @@ class Worker(ABC):
     drains: ClassVar[bool] = True
     """The end of a run waits until it has drained; False: it has nothing to finish, and no time for it on a busy machine."""
     writes: ClassVar[bool] = False
-    """It reads and writes the run folder, so it must run where that is."""
+    """It reads and writes the run folder, or its stand-in on a host that does not see it."""
     slow: ClassVar[bool] = False
     """Its `poll` takes long, as an update does: workers of other processes must not wait for others of its process."""
 

@@ -8,6 +8,8 @@ detach -> detached               drop dead peers; what is known of their last co
 go, report, drain -> drained     poll the workers; totals; finish what is open
 stop -> bye                      save and end
 failed, exit, lost               a worker raised; its process ended; its host is gone
+folder                           where the run folder is, for hosts that may see it
+file, whole, lines, gone, ack    files of the run folder between hosts (srl/cluster/files.py); they were received
 """
 
 from __future__ import annotations
@@ -95,6 +97,12 @@ _SCHEMA: Mapping[str, Mapping[str, Any]] = {
     "failed": {"process": str, "worker": str, "error": Mapping[str, Any] | None, "trace": str, "counted": bool},
     "exit": {"process": str, "code": int, "log": list[str], "rss": int, "free": int | None, "out_of_memory": bool},
     "lost": {"process": str, "reason": str},
+    "folder": {"path": str, "shared": bool | None},
+    "file": {"name": str, "whole": str, "begin": int, "data": bytes, "last": bool},
+    "whole": {"name": str},
+    "lines": {"name": str, "data": bytes},
+    "gone": {"name": str},
+    "ack": {},
 }
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import grpc
 import pytest
 
-from srl.cluster.rpc import METHOD, SERVICE, TOKEN, RemoteBackend
+from srl.cluster.rpc import RemoteBackend
 from srl.cluster.security import SERVER_NAME, new_credentials
+from srl.cluster.wire import METHOD, SERVICE, TOKEN
 from srl.control.controller import Controller
 from srl.core.types import Component, HostGroup
 from srl.launchers.backend import LaunchedBackend
