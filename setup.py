@@ -15,6 +15,7 @@ EXTRAS = {
     "classic": ["pygame-ce"],
     "atari": ["ale-py>=0.10"],
     "cluster": ["cryptography>=42"],
+    "export": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],
 }
 DEV = [
     "pytest>=8",

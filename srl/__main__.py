@@ -18,6 +18,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "expect": ("srl.cli.expect:expect", "run an experiment with several seeds and check that it reaches the return in its file"),
     "eval": ("srl.cli.play:evaluate", "play episodes with the policy of a run and print the means"),
     "play": ("srl.cli.play:play", "record a video of episodes of a run: --record FILE.mp4"),
+    "export": ("srl.cli.export:export", "write the policy of a run as an ONNX or PT2 program for other software"),
     "watch": ("srl.cli.watch:watch", "show the newest policy of a run at play, in a window or a browser; Ctrl-C detaches"),
     "bench": (
         "srl.cli.bench:bench",

@@ -30,6 +30,13 @@ class Parser(argparse.ArgumentParser):
         raise error.add("all", f"{self.prog} --help")
 
 
+def number(text: str) -> int:
+    """The type of an argument that counts something."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    return int(text)
+
+
 def words_of(words: list[str]) -> tuple[str | None, list[str]]:
     """The experiment and the overrides: a first word without `=` is the name of the experiment."""
     if words and "=" not in words[0] and words[0][0] not in "+~@":

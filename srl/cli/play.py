@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srl.cli.parsing import Parser
+from srl.cli.parsing import Parser, number
 from srl.core.errors import UserError
 from srl.core.text import columns, count, figure
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def evaluate(argv: list[str]) -> int:
     """Print means over episodes. `--cross-play`: a matrix of saved versions, `--cross-play RUN`: one run against another."""
     parser = _parser("srl eval", "play episodes with the policy of a run and print the means")
-    parser.add_argument("--episodes", type=_number, help="episodes per match (default: 20; cross-play: 32)")
-    parser.add_argument("--envs", type=_number, default=None, help="envs stepped in parallel")
+    parser.add_argument("--episodes", type=number, help="episodes per match (default: 20; cross-play: 32)")
+    parser.add_argument("--envs", type=number, default=None, help="envs stepped in parallel")
     parser.add_argument(
         "--cross-play",
         metavar="RUN",
@@ -65,7 +65,7 @@ def play(argv: list[str]) -> int:
     """Write a video; without `--record` into videos/ of the run folder."""
     parser = _parser("srl play", "record a video of episodes played by the policy of a run")
     parser.add_argument("--record", metavar="FILE", type=Path, help=".mp4, .gif or .png (default: videos/ of the run)")
-    parser.add_argument("--episodes", type=_number, default=1)
+    parser.add_argument("--episodes", type=number, default=1)
     parser.add_argument("--fps", type=float, help="frames per second (default: the speed of the env)")
     given = parser.parse_args(argv)
     from srl.envs.video import record, write_video
@@ -114,12 +114,6 @@ def _say_checkpoints(run: LoadedRun, which: str) -> None:
 
     for path in dict.fromkeys(run.sources(which).values()):
         print(f"checkpoint {path} (env step {read(path).step:,})", flush=True)
-
-
-def _number(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
-    return int(text)
 
 
 def _versions(text: str) -> int | None:

@@ -11,7 +11,7 @@ import srl
 
 ROOT = Path(srl.__file__).parent
 TABLE = Path(__file__).parents[2] / "docs" / "architecture.md"
-TENSORS = ("nets", "algorithms", "learners")
+TENSORS = ("nets", "algorithms", "learners", "export")
 TENSOR_FILES = {
     "api/algorithm.py",
     "api/batch.py",
