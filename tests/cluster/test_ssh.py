@@ -19,6 +19,7 @@ from srl.graph.hosts import processes_by_host
 from srl.launchers.backend import LaunchedBackend
 from srl.launchers.base import launcher_of
 from srl.observe.ledger import table
+from srl.store import checkpoint
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from tests.cluster.two_hosts import ADDRESSES, HEAD, TwoHosts, missing
@@ -48,17 +49,22 @@ def controlled(work: Any, tmp_path: Path, backend: Any = None) -> Controller:
     return Controller(work, folder=folder, derived=derived(work), backend=lambda: backend or LaunchedBackend(work, tmp_path))
 
 
-def test_cartpole_learns_over_two_hosts(hosts: TwoHosts, tmp_path: Path) -> None:
+@pytest.mark.parametrize("away", ["actors", "everything"])
+def test_cartpole_learns_over_two_hosts(hosts: TwoHosts, tmp_path: Path, away: str) -> None:
+    placed = ["+workers.trainer.hosts=cpu", "+workers.evaluator.hosts=cpu", "+hosts.cpu.shared=false", "evaluation.every=20_000"]
     words = [
         "experiment=cartpole", "launcher=ssh", f"launcher.options=[{', '.join(map(repr, hosts.options))}]",
-        f"+hosts.cpu.addresses=[{', '.join(ADDRESSES)}]", "+workers.actor.hosts=cpu", "sampling.workers=2", "evaluation=null",
-        "stop.return=150", f"--runs={tmp_path / 'runs'}", "--quiet",
+        f"+hosts.cpu.addresses=[{', '.join(ADDRESSES)}]", "+workers.actor.hosts=cpu", "sampling.workers=2",
+        *(placed if away == "everything" else ["evaluation=null"]), "stop.return=150", f"--runs={tmp_path / 'runs'}", "--quiet",
     ]  # fmt: skip
     done = subprocess.run([sys.executable, "-m", "srl.launch", *words], capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "solved" in done.stdout and "samples.main" in done.stdout and " ok\n" in done.stdout, done.stdout
     (folder,) = (tmp_path / "runs" / "cartpole").iterdir()
     assert list(read_numbers(folder / "metrics.jsonl"))[-1]["env_steps"] > 1000
+    newest = checkpoint.latest(folder / "checkpoints")
+    assert newest is not None and checkpoint.read(newest).state["env_steps"] == RunFolder(folder).read_status()["env_steps"]
+    assert RunFolder(folder).read_eval() or away == "actors"
     assert hosts.processes(1) == hosts.processes(2) == []
 
 
