@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from srl.algorithms.critics import CriticConfig, Critics, squared_error
+from srl.algorithms.critics import CriticConfig, Critics, least, squared_error
 from srl.algorithms.exploration import NoiseConfig, explore
 from srl.api.algorithm import Batch, Metrics, Needs, Replayed
 from srl.api.parts import InParts, Part
@@ -21,15 +21,15 @@ from srl.nets.target import Target
 class DDPGConfig(NoiseConfig):
     """Settings of DDPG."""
 
-    lr: Schedule = option(Schedule(1e-3), "learning rate of actor and critic", low=0)
+    lr: Schedule = option(Schedule(1e-3), "learning rate of actor and critics", low=0)
     gamma: float = option(0.99, "discount factor", low=0, high=1)
     n_step: int = option(1, "rewards before the bootstrap value", low=1)
     critic: CriticConfig = field(default_factory=CriticConfig)
-    """Size and target of the critic."""
+    """Size of a critic, and how its target follows."""
 
 
 class DDPG(InParts):
-    """A deterministic actor climbs one critic; both have targets that follow slowly."""
+    """A deterministic actor climbs a critic; both have targets that follow slowly."""
 
     Config = DDPGConfig
     Policy = Deterministic
@@ -40,21 +40,31 @@ class DDPG(InParts):
     def needs(cls, config: DDPGConfig, spec: PolicySpec) -> Needs:
         return Needs(replay=Replayed(n_step=config.n_step, gamma=config.gamma))
 
+    @property
+    def count(self) -> int:
+        """Critics."""
+        return 1
+
+    @property
+    def actor_every(self) -> int:
+        """Updates of the critics for each of the actor and of the targets."""
+        return 1
+
     def setup(self) -> None:
         config, policy = self.config, self.policy
-        self.critic = Critics(config.critic, policy.inputs + policy.size, 1).to(self.device)
+        self.critics = Critics(config.critic, policy.inputs + policy.size, self.count).to(self.device)
         self.target = Target(policy)
         self.actor_adam = self.optimizer(policy, lr=config.lr, eps=1e-8)
-        self.critic_adam = self.optimizer(self.critic, lr=config.lr, eps=1e-8)
+        self.critic_adam = self.optimizer(self.critics, lr=config.lr, eps=1e-8)
 
     def parts(self) -> tuple[Part, Part]:
         critics = Part(
-            name="critics", owns=(self.critic,), shows=(self.critic.net,), optimizer=self.critic_adam,
-            asks=self.next_actions, loss=self.critic_loss, after=self.follow, is_still=self.critic.is_still,
+            name="critics", owns=(self.critics,), shows=(self.critics.net,), optimizer=self.critic_adam,
+            asks=self.next_actions, loss=self.critic_loss, after=self.follow, is_still=self.critics.is_still,
         )  # fmt: skip
         actor = Part(
             name="actor", owns=(self.policy, self.target), shows=(self.target.net,), optimizer=self.actor_adam,
-            offers=self.actions, asks=self.values, loss=self.actor_loss, after=self.follow_actor,
+            offers=self.actions, asks=self.values, loss=self.actor_loss, after=self.follow_actor, every=self.actor_every,
         )  # fmt: skip
         return critics, actor
 
@@ -68,9 +78,9 @@ class DDPG(InParts):
         return (self.target.net.action(vector[1]),)
 
     def critic_loss(self, batch: Batch, vector: Tensor, action: Tensor) -> tuple[Tensor, Metrics]:
-        """Against `r + gamma Q'(s', pi'(s'))`."""
-        values, beyond = self.critic.pair(vector, batch.action[0].flatten(1), action)
-        target = batch.reward[0] + batch.discount[0] * beyond[0]
+        """Against `r + gamma Q'(s', a')`, with the smallest of several values."""
+        values, beyond = self.critics.pair(vector, batch.action[0].flatten(1), action)
+        target = batch.reward[0] + batch.discount[0] * least(beyond)
         loss = squared_error(batch, values, target)
         return loss, {"critic_loss": loss.detach(), "q": target.mean()}
 
@@ -79,8 +89,8 @@ class DDPG(InParts):
         return (self.policy.action(vector[0]),)
 
     def values(self, batch: Batch, vector: Tensor, action: Tensor) -> tuple[Tensor]:
-        """`Q(s, a)`."""
-        return (self.critic(vector[0], action),)
+        """`Q(s, a)`, of the first critic."""
+        return (self.critics(vector[0], action, only=1),)
 
     def actor_loss(self, batch: Batch, vector: Tensor, action: Tensor, value: Tensor) -> tuple[Tensor, Metrics]:
         """`-Q(s, pi(s))`."""
@@ -88,11 +98,12 @@ class DDPG(InParts):
         return loss, {"actor_loss": loss.detach()}
 
     def follow(self, shown: Metrics) -> Metrics:
-        """The target follows the critic."""
-        self.critic.follow()
+        """The targets of the critics follow, as often as the actor moves."""
+        if self.clock.updates % self.actor_every == 0:
+            self.critics.follow()
         return {"lr": self.config.lr.at(self.clock.progress)}
 
     def follow_actor(self, shown: Metrics) -> Metrics:
-        """The target follows the actor."""
+        """The target of the actor follows."""
         self.target.follow(self.config.critic.tau or 1.0)
         return {}

@@ -126,10 +126,10 @@ def test_the_losses_of_ddpg_are_those_of_a_loop_over_rows() -> None:
     critic = actor = 0.0
     for b in range(12):
         now, beyond = rows["obs"][:, b, 0].astype(np.float64)
-        after = _value(ddpg.critic.target.net, 0, beyond, np.tanh(_tower(ddpg.target.net.tower, 0, beyond)))
+        after = _value(ddpg.critics.target.net, 0, beyond, np.tanh(_tower(ddpg.target.net.tower, 0, beyond)))
         target = rows["reward"][0, b, 0] + rows["discount"][0, b, 0] * after
-        critic += 0.5 * rows["weight"][b] * (_value(ddpg.critic.net, 0, now, rows["action"][0, b, 0]) - target) ** 2 / 12
-        actor -= _value(ddpg.critic.net, 0, now, np.tanh(_tower(policy.tower, 0, now))) / 12
+        critic += 0.5 * rows["weight"][b] * (_value(ddpg.critics.net, 0, now, rows["action"][0, b, 0]) - target) ** 2 / 12
+        actor -= _value(ddpg.critics.net, 0, now, np.tanh(_tower(policy.tower, 0, now))) / 12
     (critic_loss, _), (actor_loss, _) = _losses(ddpg, batch, vector)
     assert critic_loss.item() == pytest.approx(critic, rel=1e-4)
     assert actor_loss.item() == pytest.approx(actor, rel=1e-4)
@@ -140,9 +140,21 @@ def test_the_actors_loss_leaves_the_critics_alone(algorithm: Any) -> None:
     made = learner(algorithm)
     one, _, batch, vector = _parts(made, transitions())
     _losses(one, batch, vector)[1][0].backward()
-    critics = one.critics if hasattr(one, "critics") else one.critic
+    critics = one.critics
     assert all(float(parameter.grad.abs().sum()) == 0.0 for parameter in critics.net.parameters())
     assert sum(float(parameter.grad.abs().sum()) for parameter in made.policy.parameters()) > 0.0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_update_in_bfloat16_is_nearly_that_in_float32(algorithm: Any) -> None:
+    found = []
+    for half in (False, True):
+        made = learner(algorithm, critic={"hidden": [32, 32], "half": half}, policy={"hidden": [32, 32], "half": half})
+        _spread(made)
+        one, _, batch, vector = _parts(made, transitions())
+        found.append([loss.item() for loss, _ in _losses(one, batch, vector)])
+    assert found[1] != found[0]
+    assert found[1] == pytest.approx(found[0], rel=0.05)
 
 
 def test_td3_moves_actor_and_targets_at_every_second_update() -> None:
