@@ -24,7 +24,7 @@ def limit_here() -> None:
 
 
 def limit_numpy(threads: int) -> None:
-    """For numpy when it is loaded already, as in a notebook: on two threads small products take ten times as long."""
+    """For numpy when it is loaded already, as in a notebook: for small products a second thread doubles CPU time without gain."""
     numpy = importlib.util.find_spec("numpy")
     if numpy is None or numpy.origin is None:
         return

@@ -42,7 +42,8 @@ class Continuous(NeuralPolicy):
         self.size = real_size(spec.action)
         self.shape = spec.action.shape  # type: ignore[union-attr]
         self.normalizer = Normalizer(self.inputs) if config.normalize_obs else None
-        self.tower = Ensemble((self.inputs, *config.hidden, self.outputs * self.size), activation=config.activation, gain=0.01)
+        sizes = (self.inputs, *config.hidden, self.outputs * self.size)
+        self.tower = Ensemble(sizes, activation=config.activation, gain=0.01, half=config.half)
         self.register_buffer("random", torch.ones(()))
 
     def vector(self, obs: Any) -> Tensor:
@@ -55,7 +56,7 @@ class Continuous(NeuralPolicy):
 
     def head(self, vector: Tensor) -> Tensor:
         """The outputs for vectors, `[..., outputs * size]`."""
-        out: Tensor = self.tower(vector)[0]
+        out: Tensor = self.tower(vector).squeeze(0)
         return out
 
     def observe(self, batch: Batch) -> None:

@@ -29,19 +29,24 @@ def with_bias(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """The activation of `x @ weight.T + bias` of matrices on CPU, in float32, without autograd."""
+    """The activation of `x @ weight.T + bias` of matrices on CPU, as precise as `x`, without autograd."""
+    if x.dtype == torch.bfloat16:
+        out = torch.addmm(bias.bfloat16(), x, weight.bfloat16().t())
+        return out.relu_() if activation == "relu" else out.tanh_() if activation == "tanh" else nn.functional.elu_(out)
     if activation == "relu":
         if is_for_onednn(x, SEVERAL * x.numel() * weight.shape[0]):
-            out: Tensor = _LINEAR(x, weight, bias, "relu", [], "")
-            return out
+            fused: Tensor = _LINEAR(x, weight, bias, "relu", [], "")
+            return fused
         return torch.addmm(bias, x, weight.t()).relu_()
     out = with_bias(x, weight, bias)
     return out.tanh_() if activation == "tanh" else nn.functional.elu_(out)
 
 
 def weight_grad(grad: Tensor, x: Tensor, out: Tensor) -> None:
-    """`grad.T @ x` of contiguous matrices into `out`."""
-    if is_for_onednn(x, SEVERAL * x.numel() * grad.shape[1]):
+    """`grad.T @ x` of contiguous matrices into `out`, which is float32."""
+    if x.dtype == torch.bfloat16:
+        out.copy_(torch.mm(grad.t(), x))
+    elif is_for_onednn(x, SEVERAL * x.numel() * grad.shape[1]):
         thin = x.shape[1] < grad.shape[1]
         out.copy_(_LINEAR(x.t(), grad.t(), None, "none", [], "").t() if thin else _LINEAR(grad.t(), x.t(), None, "none", [], ""))
     else:
@@ -49,9 +54,11 @@ def weight_grad(grad: Tensor, x: Tensor, out: Tensor) -> None:
 
 
 def input_grad(grad: Tensor, weight: Tensor) -> Tensor:
-    """`grad @ weight` of contiguous matrices."""
+    """`grad @ weight` of contiguous matrices, as precise as `grad`."""
     if len(weight) == 1:
         return grad * weight
+    if grad.dtype == torch.bfloat16:
+        return torch.mm(grad, weight.bfloat16())
     if is_for_onednn(grad, SEVERAL * grad.numel() * weight.shape[1]):
         out: Tensor = _LINEAR(grad, weight.t(), None, "none", [], "")
         return out

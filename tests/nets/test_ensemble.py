@@ -53,6 +53,38 @@ def test_values_and_gradients_are_those_of_layers(
             np.testing.assert_allclose(_grad(net.biases[i])[tower], _grad(layer.bias), atol=3e-3, rtol=1e-3)
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_half_products_are_those_of_layers_under_autocast(activation: str, frozen: bool) -> None:
+    torch.manual_seed(3)
+    net = Ensemble((6, 64, 48, 3), 2, activation=activation, half=True)
+    x = torch.randn(32, 6, requires_grad=True)
+    again = x.detach().clone().requires_grad_()
+    given = torch.randn(2, 32, 3)
+    values = net(x, frozen=frozen)
+    assert values.dtype == torch.float32
+    (values * given).sum().backward()
+    plain = [_plain(net, tower, activation) for tower in range(2)]
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = torch.stack([one(again) for one in plain]).float()
+    (wanted * given).sum().backward()
+    assert _away(values.detach(), wanted.detach()) < 0.02
+    assert _away(_grad(x), _grad(again)) < 0.02
+    for tower, one in enumerate(plain):
+        for i, layer in enumerate(one[::2]):
+            if frozen:
+                assert net.weights[i].grad is None
+            else:
+                assert _grad(net.weights[i]).dtype == torch.float32
+                assert _away(_grad(net.weights[i])[tower], _grad(layer.weight)) < 0.02
+                assert _away(_grad(net.biases[i])[tower], _grad(layer.bias)) < 0.02
+
+
+def _away(found: Tensor, wanted: Tensor) -> float:
+    """The distance, as a share of the length."""
+    return float((found - wanted).norm() / wanted.norm())
+
+
 @pytest.mark.parametrize("norm", ["no", "layer", "batch"])
 def test_a_frozen_pass_reaches_the_inputs_alone_and_a_part_is_the_first_towers(norm: Any) -> None:
     torch.manual_seed(1)
