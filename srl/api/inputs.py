@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from srl.core.load import option
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
 
-Kind: TypeAlias = Literal["nature", "small", "bytes", "numbers"]
+Kind: TypeAlias = Literal["nature", "impala", "small", "bytes", "numbers"]
 SCALE = 1.0 / 255.0
 """Of uint8 numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureConfig:
+    """Settings of what encodes pictures."""
+
+    features: int = option(512, "size of the image encoding", low=1, high=65_536)
+    encoder: Literal["auto", "nature", "impala", "small"] = option(
+        "auto", "nature (the CNN of Mnih et al. 2015), impala (the ResNet of Espeholt et al. 2018) or small; auto: by the size"
+    )
+    encoder_half: Literal["auto"] | bool = option("auto", "encode images in bfloat16; auto: on CPUs that compute with it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(PictureConfig):
+    """Settings of what encodes pictures and vectors."""
+
+    normalize_obs: bool = option(False, "normalize vector observations by running statistics")
+    decay: float = option(0.99999, "decay of these statistics per batch", low=0, below=1)
 
 
 def kind_of(leaf: Leaf) -> Kind:
@@ -44,17 +68,40 @@ def channels_last(shape: tuple[int, ...]) -> bool:
     return three < one
 
 
+def runs_in_half(config: PictureConfig, kind: Kind) -> bool:
+    """True if pictures of this kind are encoded in bfloat16 on a CPU: small ones gain nothing."""
+    return kind in ("nature", "impala") and _computes_in_half() if config.encoder_half == "auto" else config.encoder_half
+
+
+@lru_cache
+def _computes_in_half() -> bool:
+    """True if the processor has instructions for products in bfloat16."""
+    about = Path("/proc/cpuinfo")
+    flags = about.read_text(errors="replace").split() if about.exists() else []
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
 _WORDS: dict[Kind, str] = {
     "nature": "uint8 image, Nature CNN",
+    "impala": "uint8 image, IMPALA ResNet",
     "small": "small uint8 image, small CNN",
     "bytes": "uint8, flattened and divided by 255",
 }
 
 
-def encoders(obs: Any) -> list[str]:
-    """A phrase for every leaf that is not simply flattened: `eye 84x84x3: uint8 image, Nature CNN`."""
+def encoders(obs: Any, settings: Mapping[str, Any]) -> list[str]:
+    """A phrase for every leaf that is not simply flattened: `eye 84x84x3: uint8 image, Nature CNN in bfloat16`."""
+    own = {key: settings[key] for key in ("encoder", "encoder_half") if key in settings}
+    config = PictureConfig(**own)
     return [
-        f"{path or 'obs'} {'x'.join(map(str, leaf.shape))}: {_WORDS[kind_of(leaf)]}"
+        f"{path or 'obs'} {'x'.join(map(str, leaf.shape))}: {_phrase(leaf, config)}"
         for path, leaf in leaves(obs)
         if leaf.dtype == "uint8"
     ]
+
+
+def _phrase(leaf: Leaf, config: PictureConfig) -> str:
+    if not is_picture(leaf):
+        return _WORDS[kind_of(leaf)]
+    kind = kind_of(leaf) if config.encoder == "auto" else config.encoder
+    return _WORDS[kind] + (" in bfloat16" if runs_in_half(config, kind) else "")

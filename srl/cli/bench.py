@@ -72,7 +72,9 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
     """Run the same workers in one process, on one thread, and time each part."""
     from srl.session import Session
 
-    session = Session(replace(prepared.graph, nodes=tuple(replace(node, threads=1) for node in prepared.graph.nodes)))
+    graph = prepared.graph
+    env = replace(graph.env, args={**graph.env.args, **({"threads": 1} if "threads" in graph.env.args else {})})
+    session = Session(replace(graph, env=env, nodes=tuple(replace(node, threads=1) for node in graph.nodes)))
     try:
         session.step(_WARM)
         clocks, sampled = _attach(session.workers), session.totals["env_steps"]

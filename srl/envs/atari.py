@@ -105,7 +105,7 @@ class Atari(BatchEnv):
 
     def close(self) -> None:
         """The games end with their last reference."""
-        del self._env
+        self.__dict__.pop("_env", None)
 
     def _see(self, frames: Array, begins: Array, out: Block) -> None:
         """Move the stacks by one picture; those of new episodes begin with nothing."""

@@ -37,11 +37,11 @@ class ActorCritic(NeuralPolicy):
         sizes = {path: math.prod(leaf.shape) for path, leaf in leaves(spec.obs)}
         inputs = sum(sizes[path] for path in self.vectors)
         self.normalizer = Normalizer(inputs) if config.normalize_obs and inputs else None
-        self.encoders = nn.ModuleList(PictureEncoder(_leaf(spec.obs, path), config.features) for path in self.pictures)
+        self.encoders = nn.ModuleList(PictureEncoder(_leaf(spec.obs, path), config) for path in self.pictures)
         inputs += config.features * len(self.pictures)
-        tower = (inputs, *config.hidden)
+        tower = (inputs, *config.layers(pictures_only=not self.vectors))
         self.actor = Mlp(tower, config.activation)
-        self.critic = None if config.shared else Mlp(tower, config.activation)
+        self.critic = None if config.shared or len(tower) == 1 else Mlp(tower, config.activation)
         self.logits = linear(tower[-1], head_size(spec.action), 0.01)
         self.value = value_layer(tower[-1])
         towers = [(self.actor, [self.logits, self.value])]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from srl.api.actions import head_size, real_size
+from srl.api.inputs import PictureConfig
 from srl.api.policy import Act, Ask, Bounds, PolicySpec
 from srl.core.errors import SettingError
 from srl.core.load import load, option
@@ -39,19 +40,24 @@ def check_weights(setting: str, widths: Sequence[int]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActorCriticConfig:
+class ActorCriticConfig(PictureConfig):
     """Sizes of the actor-critic."""
 
-    hidden: tuple[int, ...] = option((64, 64), "sizes of the hidden layers", low=1, high=WIDEST)
+    hidden: tuple[int, ...] | None = option(
+        None, "sizes of the hidden layers; null: [64, 64], and none after the encoding of nothing but images", low=1, high=WIDEST
+    )
     activation: Literal["tanh", "relu", "elu"] = option("tanh", "activation after every hidden layer")
     shared: bool = option(False, "share one tower between actor and critic")
     normalize_obs: bool = option(False, "normalize vector observations by running mean and variance")
     log_std: float = option(0.0, "initial log standard deviation of Box actions; learned")
     compile: bool = option(False, "use torch.compile: worthwhile for images, not for plain towers")
-    features: int = option(512, "size of the image encoding", low=1, high=WIDEST)
 
     def __post_init__(self) -> None:
-        check_weights("hidden", self.hidden)
+        check_weights("hidden", self.hidden or ())
+
+    def layers(self, *, pictures_only: bool = False) -> tuple[int, ...]:
+        """Sizes of the hidden layers."""
+        return (() if pictures_only else (64, 64)) if self.hidden is None else self.hidden
 
 
 LIMIT = 10.0
@@ -73,7 +79,7 @@ class MLPPolicy:
         self._vectors = [(path.split("/") if path else [], math.prod(leaf.shape)) for path, leaf in leaves(spec.obs)]
         self._inputs = sum(size for _, size in self._vectors)
         self._towers = ("actor",) if self.config.shared else ("actor", "critic")
-        towers, widths = len(self._towers), self.config.hidden
+        towers, widths = len(self._towers), self.config.layers()
         self._input = np.zeros((towers * (widths[0] if widths else 0), self._inputs + 1), np.float32)
         self._layers = [np.zeros((towers, high, low), np.float32) for low, high in pairwise(widths)]
         self._biases = [np.zeros((towers * high, 1), np.float32) for high in widths[1:]]
@@ -93,7 +99,7 @@ class MLPPolicy:
         """Take the parameters of an `ActorCritic` by name."""
         given = dict(named(params))
         for i, tower in enumerate(self._towers):
-            for depth, width in enumerate(self.config.hidden):
+            for depth, width in enumerate(self.config.layers()):
                 weight, bias = given[f"{tower}.layers.{depth}.weight"], given[f"{tower}.layers.{depth}.bias"]
                 part = slice(i * width, (i + 1) * width)
                 if depth == 0:
@@ -183,7 +189,7 @@ class MLPPolicy:
 
     def _allocate(self, rows: int) -> Buffers:
         inputs = np.ones((self._inputs + 1, rows), np.float32)
-        hidden = [np.empty((len(self._towers) * width, rows), np.float32) for width in self.config.hidden]
+        hidden = [np.empty((len(self._towers) * width, rows), np.float32) for width in self.config.layers()]
         biases = [np.tile(bias, (1, rows)) for bias in self._biases]  # full ones add twice as fast
         self._buffers[rows] = (inputs, hidden, biases)
         return self._buffers[rows]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from srl.api.actions import choose, head_size
+from srl.api.inputs import EncoderConfig
 from srl.api.policy import Act, Ask, Bounds, PolicySpec
 from srl.core.errors import SettingError
 from srl.core.load import load, option
@@ -21,7 +22,7 @@ LIMIT = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class QConfig:
+class QConfig(EncoderConfig):
     """Settings of the Q-network."""
 
     hidden: tuple[int, ...] = option((256, 256), "sizes of the hidden layers", low=1, high=WIDEST)
@@ -31,9 +32,6 @@ class QConfig:
     atoms: int = option(1, "1: expected returns; 51: a distribution of returns over so many points (C51)", low=1, high=4096)
     returns: tuple[float, float] = option((-10.0, 10.0), "the smallest and the largest return that the points cover")
     rungs: int = option(1, "number of exploration rates that the envs take turns with; see algorithm.ladder", low=1, high=WIDEST)
-    normalize_obs: bool = option(False, "normalize vector observations by running statistics")
-    decay: float = option(0.99999, "decay of these statistics per batch", low=0, below=1)
-    features: int = option(512, "size of the image encoding", low=1, high=WIDEST)
 
     def __post_init__(self) -> None:
         check_weights("hidden", self.hidden)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from srl.api.actions import head_size, real_size
 from srl.api.batch import Batch
-from srl.api.inputs import SCALE, is_picture
+from srl.api.inputs import SCALE, EncoderConfig, is_picture
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, PolicySpec
 from srl.core.errors import UserError
@@ -29,7 +29,7 @@ from srl.nets.vision import PictureEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentConfig:
+class RecurrentConfig(EncoderConfig):
     """Settings of the recurrent actor-critic."""
 
     hidden: tuple[int, ...] = option((64,), "sizes of the layers before the cell", low=1, high=WIDEST)
@@ -38,11 +38,8 @@ class RecurrentConfig:
     activation: Literal["tanh", "relu", "elu"] = option("tanh", "activation after every hidden layer")
     shared: bool | None = option(None, "share one tower between actor and critic; default: true unless critic_state is set")
     critic_state: bool = option(False, "the critic also reads the env's state")
-    normalize_obs: bool = option(False, "normalize vector observations by running statistics")
-    decay: float = option(0.99999, "decay of these statistics per batch", low=0, below=1)
     half: bool = option(False, "matrix products of the cell in bfloat16: faster on CPUs with avx512_bf16 or amx")
     log_std: float = option(0.0, "initial log standard deviation of Box actions; learned")
-    features: int = option(512, "size of the image encoding", low=1, high=WIDEST)
 
     def __post_init__(self) -> None:
         check_weights("hidden", (*self.hidden, self.width, self.width))
@@ -135,29 +132,16 @@ class Recurrent(NeuralPolicy):
         return y, after
 
 
-class Inputs(Protocol):
-    """The settings of an encoder."""
-
-    @property
-    def normalize_obs(self) -> bool: ...
-
-    @property
-    def decay(self) -> float: ...
-
-    @property
-    def features(self) -> int: ...
-
-
 class Encoder(nn.Module):
     """The leaves of a tree as one vector: images through convolutions, everything else concatenated."""
 
-    def __init__(self, spec: TreeSpec, config: Inputs) -> None:
+    def __init__(self, spec: TreeSpec, config: EncoderConfig) -> None:
         super().__init__()
         self._vectors = [(path, leaf.shape) for path, leaf in leaves(spec) if not is_picture(leaf)]
         self._pictures = [path for path, leaf in leaves(spec) if is_picture(leaf)]
         numbers = sum(math.prod(shape) for _, shape in self._vectors)
         self.scale = RunningScale(numbers, decay=config.decay) if config.normalize_obs and numbers else None
-        self.pictures = nn.ModuleList(PictureEncoder(leaf, config.features) for _, leaf in leaves(spec) if is_picture(leaf))
+        self.pictures = nn.ModuleList(PictureEncoder(leaf, config) for _, leaf in leaves(spec) if is_picture(leaf))
         self.size = numbers + config.features * len(self._pictures)
 
     def forward(self, tree: Any) -> Tensor:

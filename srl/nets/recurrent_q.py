@@ -8,6 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from srl.api.batch import Batch
+from srl.api.inputs import EncoderConfig
 from srl.api.neural import Heads
 from srl.api.policy import PolicySpec
 from srl.core.load import option
@@ -22,7 +23,7 @@ from srl.nets.towers import Towers
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentQConfig:
+class RecurrentQConfig(EncoderConfig):
     """Settings of the recurrent Q-network."""
 
     hidden: tuple[int, ...] = option((64,), "sizes of the layers before the cell", low=1, high=WIDEST)
@@ -32,10 +33,7 @@ class RecurrentQConfig:
     layer_norm: bool = option(False, "normalize the outputs of every hidden layer, except the cell, before the activation")
     dueling: bool = option(True, "after the cell, one layer for the value of the state and one for advantages")
     rungs: int = option(1, "number of exploration rates that the envs take turns with; see algorithm.ladder", low=1, high=WIDEST)
-    normalize_obs: bool = option(False, "normalize vector observations by running statistics")
-    decay: float = option(0.99999, "decay of these statistics per batch", low=0, below=1)
     half: bool = option(False, "matrix products of the cell in bfloat16: faster on CPUs with avx512_bf16 or amx")
-    features: int = option(512, "size of the image encoding", low=1, high=WIDEST)
 
     def __post_init__(self) -> None:
         check_weights("hidden", (*self.hidden, self.width, self.width))

@@ -31,7 +31,7 @@ def plan_lines(
         if derived is not None and derived.policies[name].params != {}:
             numbers = f", {sum(math.prod(leaf.shape) for _, leaf in leaves(derived.policies[name].params)):,} parameters"
             if entry.policy.use in ("actor_critic", "recurrent", "q_network", "recurrent_q"):
-                numbers += "".join(f"\n{text}" for text in encoders(derived.policies[name].spec.obs))
+                numbers += "".join(f"\n{text}" for text in encoders(derived.policies[name].spec.obs, entry.policy.args))
         lines.append((f"policy {name}" if len(graph.policies) > 1 else "policy", f"{words(entry.policy)}{learner}{numbers}"))
     lines += [("why", reason) for reason in why]
     lines.append(("workers", "\n".join(_node_line(graph, node) for node in graph.nodes)))

@@ -11,12 +11,14 @@ import torch
 
 from srl.api.batch import Batch
 from srl.api.env import Discrete
-from srl.api.inputs import encoders, kind_of
+from srl.api.inputs import PictureConfig, encoders, kind_of
 from srl.api.policy import PolicySpec
 from srl.core.spec import Leaf
+from srl.nets import vision
 from srl.nets.actor_critic import ActorCritic
 from srl.nets.numpy_mlp import MLPPolicy
 from srl.nets.recurrent import Recurrent
+from srl.nets.vision import PictureEncoder
 from srl.plan.acting import zero_ask
 
 
@@ -103,8 +105,51 @@ def test_the_plan_says_how_pictures_and_bytes_are_read() -> None:
         "ram": Leaf((128,), "uint8"),
         "x": Leaf((3,), "float32"),
     }
-    assert encoders(obs) == [
+    assert encoders(obs, {"encoder_half": False}) == [
         "eye 84x84x3: uint8 image, Nature CNN",
         "map 7x7x3: small uint8 image, small CNN",
         "ram 128: uint8, flattened and divided by 255",
     ]
+
+
+@pytest.mark.parametrize("kind", ["nature", "impala", "small"])
+def test_the_scale_in_the_first_layer_is_that_of_the_picture(kind: str) -> None:
+    torch.manual_seed(0)
+    encoder = PictureEncoder(Leaf((3, 36, 40), "uint8"), PictureConfig(features=8, encoder=kind, encoder_half=False))
+    pictures = torch.randint(0, 255, (2, 3, 3, 36, 40), dtype=torch.uint8)
+    first = encoder.convolutions[0]
+    x = torch.nn.functional.conv2d(pictures.flatten(0, 1).float() / 255.0, first.weight, first.bias, first.stride, first.padding)
+    got = vision._convolved(encoder._dense(pictures.flatten(0, 1)), first, 1 / 255.0)
+    torch.testing.assert_close(got, x, atol=1e-5, rtol=1e-5)
+    assert encoder(pictures).shape == (2, 3, 8)
+
+
+@pytest.mark.parametrize("kind", ["nature", "impala"])
+def test_pictures_in_half_are_nearly_those_in_float32_and_teach_nearly_the_same(kind: str) -> None:
+    torch.manual_seed(0)
+    plain, half = (
+        PictureEncoder(Leaf((4, 42, 42), "uint8"), PictureConfig(features=32, encoder=kind, encoder_half=on))
+        for on in (False, True)
+    )
+    half.load_state_dict(plain.state_dict())
+    pictures, weights = torch.randint(0, 255, (16, 4, 42, 42), dtype=torch.uint8), torch.randn(16, 32)
+    outs = [one(pictures) for one in (plain, half)]
+    assert all(out.dtype == torch.float32 for out in outs)
+    assert _apart(*outs) < 0.02
+    for out in outs:
+        (out * weights).sum().backward()
+    for one, two in zip(plain.parameters(), half.parameters(), strict=True):
+        assert _apart(one.grad, two.grad) < (0.1 if kind == "nature" else 0.5)  # of 15 layers: relus near zero flip
+
+
+def test_nothing_stands_between_a_picture_and_the_heads() -> None:
+    spec = PolicySpec(obs=Leaf((4, 84, 84), "uint8"), action=Discrete(6))
+    policy = ActorCritic(ActorCritic.Config(), spec)
+    assert policy.logits.in_features == policy.value.in_features == 512
+    assert policy.critic is None
+    assert sum(one.numel() for one in policy.parameters()) == 1_687_719, "Mnih et al. 2015, with a value and 6 actions"
+
+
+def _apart(one: Any, two: Any) -> float:
+    """The distance, relative to the length of the first."""
+    return float(torch.linalg.vector_norm((one - two).detach()) / torch.linalg.vector_norm(one.detach()))
