@@ -10,7 +10,8 @@ import contextlib
 import select
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,16 @@ _SERVER = [
     *KEEPALIVE,
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.server_handshake_timeout_ms", 3_000),
+    ("grpc.max_connection_idle_ms", 10_000),
+    ("grpc.max_concurrent_streams", 8),
     ("grpc.so_reuseport", 0),
 ]
 _GOODBYE = 3.0
 """Seconds without a word in which hosts may say goodbye."""
 _RECEIVING = 2.0
 """Seconds after a piece of a file in which the next one is expected."""
+_UP = ("bound", "detached", "ready", "drained", "failed", "exit", "bye")
+"""What supervisors send, besides `hello` and reports."""
 _HELLO_WITHIN = 5.0
 """Seconds that a caller has for its `hello`."""
 
@@ -82,13 +87,18 @@ class RemoteBackend(Backend):
         lease: float = LEASE,
         folder: Path | None = None,
         seeds: Callable[[int], Iterable[Message]] = lambda host: (),
+        encrypt: bool = True,
     ) -> None:
-        """`folder`: the run folder, for files of other hosts. `seeds`: what a host is sent before its first process starts."""
+        """`folder`: the run folder, for files of other hosts. `seeds`: what a host is sent before its first process starts.
+
+        `encrypt`: the streams between hosts too. The control plane always is.
+        """
         self._hosts = [_Host(index) for index in range(hosts)]
         self._host_of, self._credentials, self._run, self._lease = host_of, credentials, run, lease
-        self._folder, self._seeds = folder, seeds
+        self._folder, self._seeds, self._encrypt = folder, seeds, encrypt
         self._heard = 0.0
         """When the last piece of a file came."""
+        self._refused: Counter[str] = Counter()
         self._inbox = Inbox()
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -96,8 +106,6 @@ class RemoteBackend(Backend):
         self._thread.start()
         self._server, port = self._await(self._serve(bind))
         self.address = f"{bind.rpartition(':')[0]}:{port}"
-        self.refused = 0
-        """Callers without the token, or whose first message was not `hello`."""
 
     @property
     def join(self) -> Join:
@@ -106,7 +114,12 @@ class RemoteBackend(Backend):
 
     @property
     def network(self) -> dict[str, Any]:
-        return {"bind": f"tcp://{self.address.rpartition(':')[0]}", "encrypt": True}
+        return {"bind": f"tcp://{self.address.rpartition(':')[0]}", "encrypt": self._encrypt}
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Callers that fail in TLS are not counted: gRPC drops them itself."""
+        return self._refused
 
     def has_joined(self, host: int) -> bool:
         """Whether the supervisor that it has now, or is to have, was ever connected."""
@@ -175,7 +188,7 @@ class RemoteBackend(Backend):
             if self._folder is not None:
                 Arrivals(self._folder, f"host{host.index}").take(message)
         except HostileFrame:
-            self.refused += 1
+            self._refused["a file outside the run folder"] += 1
         self._post(host, {"type": "ack"})
 
     def _lost(self, host: _Host) -> list[Message]:
@@ -214,17 +227,17 @@ class RemoteBackend(Backend):
     async def _attach(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         """One call, from `hello` to its end. Its iterator also ends normally when the peer vanishes."""
         if not self._credentials.admits(dict(context.invocation_metadata()).get(TOKEN, "")):
-            self.refused += 1
+            self._refused["no or wrong token"] += 1
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "no or wrong token")
         try:
             hello = unpack(await asyncio.wait_for(anext(requests), _HELLO_WITHIN))
             host = self._checked_hello(hello)
             life: int = hello["life"]
         except (HostileFrame, TimeoutError, StopAsyncIteration):
-            self.refused += 1
+            self._refused["no hello of this run"] += 1
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no hello of this run")
         if life in host.lost:
-            self.refused += 1
+            self._refused["given up before"] += 1
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "this supervisor was given up")
         if host.life not in (0, life):
             host.reason = host.reason or "its supervisor was started again"
@@ -260,7 +273,7 @@ class RemoteBackend(Backend):
     async def _read(self, host: _Host, life: int, requests: AsyncIterator[bytes], own: asyncio.Queue[Message | None]) -> None:
         try:
             async for data in requests:
-                message = unpack(data)
+                message = self._own(host, unpack(data))
                 with self._lock:
                     if host.call is not own:  # there is a newer call, which repeats what this one has not acknowledged
                         break
@@ -270,6 +283,18 @@ class RemoteBackend(Backend):
                 if message["type"] == "bye" and not message["process"]:
                     host.gone = True
                     break
-        except (HostileFrame, grpc.aio.AioRpcError):
-            self.refused += 1
+        except HostileFrame:
+            self._refused["not a message of a supervisor"] += 1
+        except grpc.aio.AioRpcError:
+            pass
         own.put_nowait(None)
+
+    def _own(self, host: _Host, message: Message) -> Message:
+        """The message, if it is one that a supervisor sends, about processes of its host."""
+        if message["type"] in KINDS:
+            return message
+        names = message["processes"] if message["type"] == "report" else [message["process"]] if message["type"] in _UP else ["?"]
+        with contextlib.suppress(KeyError):
+            if all(self._host_of(name) == host.index for name in names if name):
+                return message
+        raise HostileFrame(f"host {host.index} has no business to send '{message['type']}'")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import hmac
 import json
+import os
 import platform
 import secrets
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import IO
 
 from srl.core.errors import UserError
@@ -44,6 +46,26 @@ class Join:
     def dump(self) -> str:
         """One line of JSON, for a pipe."""
         return json.dumps(asdict(self))
+
+    def write(self, path: Path) -> None:
+        """Into a new file that only its owner can read; in one step, so that nobody reads a part."""
+        aside = path.with_name(f".tmp-{path.name}")
+        aside.unlink(missing_ok=True)
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(self.dump() + "\n")
+        aside.replace(path)
+
+    @staticmethod
+    def read_file(path: Path) -> Join:
+        """UserError if other users can read the file too."""
+        with path.open() as file:
+            if (mode := os.fstat(file.fileno()).st_mode) & 0o007:
+                raise UserError(
+                    "the join file must not be readable by other users",
+                    ("found", f"{path} with mode {mode & 0o777:o}"),
+                    ("try", f"chmod 600 {path}, and a new start of the run: its token may be known"),
+                )
+            return Join.read(file, str(path))
 
     @staticmethod
     def read(file: IO[str], name: str = "standard input") -> Join:

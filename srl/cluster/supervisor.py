@@ -190,8 +190,7 @@ def _join(name: str) -> Join:
     if name == "-":
         return Join.read(sys.stdin)
     try:
-        with open(name) as file:
-            return Join.read(file, name)
+        return Join.read_file(Path(name))
     except OSError as error:
         shared = ("try", "a run folder (--runs) on a file system that all hosts share")
         raise UserError(f"cannot read the join file on host {platform.node()}", ("from", name), shared) from error

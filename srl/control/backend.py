@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from srl.core.errors import SrlError
@@ -43,6 +43,11 @@ class Backend(ABC):
     @property
     def network(self) -> dict[str, Any]:
         """Where sockets of streams bind, and whether they encrypt; empty: on this host, unencrypted."""
+        return {}
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Callers of the control plane that were sent away, by reason."""
         return {}
 
     @property
@@ -150,6 +155,10 @@ class CompositeBackend(Backend):
     @property
     def receiving(self) -> bool:
         return any(backend.receiving for backend in self._backends)
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        return {reason: number for backend in self._backends for reason, number in backend.refused.items()}
 
     def send(self, message: Message) -> None:
         self._backends[self._backend_of(message["process"])].send(message)

@@ -161,7 +161,9 @@ class Controller:
     # receive ------------------------------------------------------------------------------------------------------
 
     def _receive(self, timeout: float) -> None:
-        for message in self._backend.poll(timeout):
+        messages = self._backend.poll(timeout)
+        self.totals.callers = self._backend.refused
+        for message in messages:
             getattr(self, f"_on_{message['type']}")(message)
 
     def _on_bound(self, message: Message) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from srl.core.errors import CannotWrite
 from srl.core.registry import REGISTRIES
-from srl.core.types import BoundEnd
+from srl.core.types import FOREIGN, BoundEnd
 from srl.graph.spec import Graph
 from srl.observe.expectation import Expectation, figure
 from srl.observe.ledger import table
@@ -68,6 +68,7 @@ class RunLog:
         self._state = "running"
         self._before = float(earlier.get("seconds", 0.0))
         self._remarked = False
+        self._refused: set[str] = set()
         self._last: Report | None = None
         self._addresses: dict[str, str] = {}
         self._ends: dict[str, BoundEnd] = {}
@@ -150,11 +151,17 @@ class RunLog:
         return result
 
     def _remark(self) -> None:
-        """Note once that an env exceeds its declared bounds. The log of the actor has the numbers."""
+        """Note once that an env exceeds its declared bounds (the log of the actor has the numbers), and who was refused."""
         if not self._remarked and (actors := self._totals.who("env/outside_bounds")):
             self._remarked = True
             self.event("note", text=f"note: observations exceed the env's declared bounds (details in the log of {actors[0]})")
             self.event("outside_bounds", worker=actors[0])
+
+        for place, reasons in self._totals.refused.items():
+            for reason in reasons:
+                if (what := f"{place}: {reason}") not in self._refused and reason != FOREIGN["handshake"]:
+                    self._refused.add(what)
+                    self.event("note", text=f"note: somebody who is no part of this run was refused at {what}")
 
     def _report(self) -> None:
         self._expectation.see(self._totals.env_steps, self._totals.episode_returns)
@@ -187,6 +194,9 @@ class RunLog:
             speed = ", ".join(filter(None, [rates(report), learning(report)])) if report.env_rate else ""
             told = (("rates", speed), ("lag", lag(report)), ("sides", sides(report)), ("busy", shares(report)))
             facts += [(label, text) for label, text in told if text]
+        if refused := totals.refused:
+            counted = [f"{place}: {', '.join(f'{why} {n:,}' for why, n in found.items())}" for place, found in refused.items()]
+            facts.append(("refused", "\n".join(counted)))
         ledgers = totals.ledgers()
         return facts + ([("ledger", table(ledgers))] if ledgers else [])
 

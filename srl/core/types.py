@@ -170,7 +170,7 @@ class WorkerId:
         return f"{self.node}/{self.index}"
 
 
-FOREIGN = ("hostile", "stranger", "handshake")
+FOREIGN = {"hostile": "not of this run", "stranger": "unknown peer", "handshake": "broken handshake"}
 """Reasons in `dropped` for what no peer had put: bytes that are no message, ends that are not attached (or too early), and
 connections that broke before their handshake was over."""
 

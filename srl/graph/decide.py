@@ -194,6 +194,7 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
         expect=dict(experiment.expect),
         hosts=dict(experiment.hosts) if away else {},
         launcher=experiment.launcher if away else Component(LOCAL),
+        insecure=experiment.insecure and away,
     )
 
 

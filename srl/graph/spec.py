@@ -81,6 +81,8 @@ class Graph:
     expect: Mapping[str, float] = field(default_factory=dict)
     hosts: Mapping[str, HostGroup] = field(default_factory=dict)
     launcher: Component = field(default_factory=lambda: Component(LOCAL))
+    insecure: bool = False
+    """Streams between hosts are not encrypted."""
 
     @property
     def learning(self) -> dict[str, PolicyEntry]:

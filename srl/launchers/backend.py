@@ -43,6 +43,7 @@ class LaunchedBackend(CompositeBackend):
             bind=bind,
             folder=run_folder,
             seeds=lambda one: seeds(graph, run_folder, self._hosts[one].group),
+            encrypt=not graph.insecure,
         )
         super().__init__([self._home, self.remote], lambda one: int(where[one] >= 0))
         self._late = time.monotonic() + self.launcher.patience

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 import shutil
 import subprocess
@@ -92,8 +91,7 @@ class Slurm(Launcher):
         folder.mkdir(mode=0o700, exist_ok=True)
         script = folder / "job.sh"
         script.write_text(self.render()["job.sh"])
-        with os.fdopen(os.open(self._join_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(join.dump() + "\n")
+        join.write(self._join_file)
         done = _ask("sbatch", "--parsable", f"--chdir={folder}", str(script))
         if done.returncode:
             raise UserError(

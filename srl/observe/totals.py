@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from srl.core.readings import Metric, Reading
-from srl.core.types import BoundEnd, Counts, Waiting
+from srl.core.types import FOREIGN, BoundEnd, Counts, Waiting
 from srl.graph.spec import Graph, Node
 from srl.observe.advisor import advise
 from srl.observe.figures import EPISODES, Figures
@@ -50,6 +50,9 @@ class Totals:
         """The run is ending: rates and advice are frozen."""
         self.earlier: Mapping[str, float] = {}
         """Counts of the sessions before this one, by metric."""
+        self.callers: Mapping[str, int] = {}
+        """Callers of the control plane that were sent away, by reason."""
+        self._foreign: Counter[tuple[str, str]] = Counter()
         self._cores = cores or len(os.sched_getaffinity(0))
         self._start = time.monotonic()
         self.figures = Figures()
@@ -84,6 +87,7 @@ class Totals:
             self._processes[process].alive = False
         for end in ends:
             seen = self._workers.get(end.worker)
+            self._foreign.update(_foreign(end.stream, seen.report.counts.get(end.port)) if seen is not None else {})
             self.ends.forget(end, seen.report.counts if seen is not None else {}, observers.get(end.name))
         for name in workers:
             if (seen := self._workers.get(name)) is not None:
@@ -105,6 +109,18 @@ class Totals:
         """A metric merged over all workers and incarnations; 0 while there is none."""
         metric = self._merged(name)
         return metric.value if metric is not None else 0.0
+
+    @property
+    def refused(self) -> dict[str, dict[str, int]]:
+        """Who or what was sent away: `control plane` or a stream -> reason -> how often."""
+        found = Counter(self._foreign)
+        for stream in self.graph.streams:
+            for _, counts in self._counts(stream.name):
+                found.update(_foreign(stream.name, counts))
+        places: dict[str, dict[str, int]] = {"control plane": dict(self.callers)} if self.callers else {}
+        for (name, reason), number in sorted(found.items()):
+            places.setdefault(name, {})[reason] = number
+        return places
 
     def who(self, name: str) -> list[str]:
         """The workers that have counted something under this name."""
@@ -195,11 +211,20 @@ class Totals:
         rates = {"rate/env": report.env_rate, "rate/train": report.train_rate}
         rates |= {"rate/updates": report.update_rate, "rate/frames": report.frame_rate, "replay_ratio": report.replay_ratio}
         rates |= {f"rate/train/{policy}": rate for policy, rate in report.policy_rates.items()}
+        refused = {f"refused/{place}": float(sum(reasons.values())) for place, reasons in self.refused.items()}
         lost = {f"lost/{row.name}/{reason}": part for row in report.streams for reason, part in row.lost.items()}
         return replace(
             report,
             advice=self._advice,
-            metrics={**self._merged_figures(), **lately, **recent, **rates, **_load(report.workers, "cpu", "rss"), **lost},
+            metrics={
+                **self._merged_figures(),
+                **lately,
+                **recent,
+                **rates,
+                **_load(report.workers, "cpu", "rss"),
+                **lost,
+                **refused,
+            },
             charts={
                 **lately,
                 **{name: mean for name, mean in recent.items() if figures.followed(name)},
@@ -319,6 +344,12 @@ class Totals:
     def _speed(self, name: str, counter: float, now: float) -> float:
         rate = self._rates.setdefault(name, Rate(level=True))
         return rate.value if self.resting else rate.update(counter, now)
+
+
+def _foreign(stream: str, counts: Counts | None) -> dict[tuple[str, str], int]:
+    """What came to an end from no peer of it."""
+    known = counts.dropped if counts is not None else {}
+    return {(stream, words): known[reason] for reason, words in FOREIGN.items() if known.get(reason, 0) > 0}
 
 
 def _load(rows: Iterable[WorkerRow], cpu: str, rss: str) -> dict[str, float]:

@@ -39,6 +39,8 @@ def plan_lines(
         lines += [("launcher", words(graph.launcher)), ("hosts", hosts_lines(graph))]
         far = [one.name for one in graph.streams if via_of(graph, one) != "inproc" and len(stream_hosts(graph, one.name)) > 1]
         lines.append(("between hosts", ", ".join(far) or "no stream"))
+        if graph.insecure:
+            lines.append(("insecure", "streams between hosts are not encrypted: whoever reaches their ports can read them"))
     lines += [("batch", text) for text in _batches(graph, derived)]
     lines.append(("threads", _threads(graph, machine)))
     if derived is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -29,6 +30,8 @@ _SLACK = 1 << 16
 """Frames that are a little too large are refused and counted; at larger ones ZeroMQ cuts the connection before it allocates."""
 _UNITS = 4096
 """Envs that one question may hold."""
+_REMEMBERED = 4096
+"""Unknown senders whose messages are counted one by one."""
 _BEAT = 0.1
 _PATIENCE = 5
 """Beats without an acknowledgement after which a link is probed."""
@@ -64,11 +67,14 @@ class ZmqTransport(Transport):
         self._router: _Socket | None = None
         self._wires: dict[int, _ZmqWire] = {}
         self._endpoint = ""
+        self._unknown: Counter[int] = Counter()
+        """Senders that this end does not know, or not yet."""
         self.disconnects = 0
         """Connections that broke, also during their handshake, or that ZeroMQ cut because a frame was larger than agreed."""
 
     def open(self, end: Peers[Any], arena: Arena) -> Any:
         self.end = end
+        self._domain = f"{end.source:x}".encode()
         self.schema = int.from_bytes(hashlib.sha256(f"{end.spec.name} {end._agreed}".encode()).digest()[:8], "little")
         records = [Layout(spec) for spec in (end.spec.record, end.spec.answer)]
         units = _UNITS if end.spec.kind == "infer" else 1
@@ -94,8 +100,11 @@ class ZmqTransport(Transport):
                 ("try", f"groups of at most {_UNITS} envs on the stream {self.end.spec.name}"),
             )
         if self._router is not None:
+            early = self._unknown.pop(source, 0)
             if self._gate is not None:
-                self._gate.allow(address["key"])
+                early += self._gate.allow(self._domain, address["key"])
+            if early:  # no stranger: this end had not yet been told of it
+                self.end.counts.drop("stranger", -early)
             wire = _ZmqWire(self, self._router, source, packers)
         else:
             wire = _ZmqWire(self, self._open_dealer(address), None, packers)
@@ -123,10 +132,13 @@ class ZmqTransport(Transport):
             self.end.refuse()
         else:
             self.end.counts.drop("stranger")  # perhaps only early: it sends again what is not acknowledged
+            name = int.from_bytes(identity, "little")
+            if name in self._unknown or len(self._unknown) < _REMEMBERED:
+                self._unknown[name] += 1
 
     def forget(self, wire: _ZmqWire) -> None:
         if self._wires.pop(wire.source, None) is not None and self._gate is not None and self._router is not None:
-            self._gate.forbid(wire.key)
+            self._gate.forbid(self._domain, wire.key)
 
     def _open_router(self) -> _Socket:
         socket = self._socket(zmq.ROUTER)
@@ -134,7 +146,7 @@ class ZmqTransport(Transport):
         socket.set(zmq.ROUTER_MANDATORY, 1)
         if self._curve:
             socket.curve_server = True
-            socket.zap_domain = b"srl"
+            socket.zap_domain = self._domain
         router = _Socket(self, socket)
         if self._bind.startswith("ipc://"):  # an abstract name: no file stays behind
             socket.bind(f"{self._bind}srl-{self.end.source:x}")
