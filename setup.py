@@ -27,6 +27,7 @@ DEV = [
     "types-PyYAML",
     "tensorboard",
     "psutil",
+    "kubernetes-validate>=1.37",
     "setuptools>=68",
 ]
 

@@ -18,6 +18,7 @@ from srl.store.run_folder import RunFolder
 if TYPE_CHECKING:
     from srl.control.controller import Controller
     from srl.graph.spec import Graph
+    from srl.launchers.base import Submitter
     from srl.observe.result import RunResult
     from srl.observe.sinks.console import Console
 
@@ -127,9 +128,12 @@ def make_run(
         return Run(prepared.graph, resumed.path, None, result)
     if prepared.graph.hosts:
         from srl.cluster.address import check_listen
-        from srl.launchers.base import launcher_of
+        from srl.launchers.base import Submitter, launcher_of
 
-        check_listen(launcher_of(prepared.graph).check())
+        launcher = launcher_of(prepared.graph)
+        if isinstance(launcher, Submitter):
+            return _submitted(prepared, launcher, Path(runs), console)
+        check_listen(launcher.check())
     folder = write_down(prepared, overrides, resumed, runs, resume_or_start)
     try:
         from srl.control.controller import Controller
@@ -150,6 +154,20 @@ def make_run(
     except BaseException:  # Ctrl-C, a full disk: there is no run
         _discard(folder, resumed)
         raise
+
+
+def _submitted(prepared: Prepared, launcher: Submitter, runs: Path, console: Console | None) -> Run:
+    """Hand the run over to another system. Its folder is made there."""
+    from srl.observe.result import RunResult
+
+    launcher.check()
+    if console is not None:
+        console.begin(prepared.graph, prepared.lines())
+    next_steps = launcher.submit(prepared.text_for(launcher.there))
+    result = RunResult(kind="submitted", headline=launcher.name, summary=tuple(next_steps.items()))
+    if console is not None:
+        console.end(result)
+    return Run(prepared.graph, runs, None, result)
 
 
 def prepare_run(

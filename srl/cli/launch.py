@@ -64,10 +64,11 @@ def _show(experiment: str | None, overrides: Sequence[str], given: argparse.Name
         return 0
     print(aligned(prepared.lines(), Console().width))
     if prepared.graph.hosts:
-        from srl.launchers.base import launcher_of
+        from srl.launchers.base import Submitter, launcher_of
 
         launcher = launcher_of(prepared.graph)
-        for name, text in launcher.render().items():
+        files = launcher.render(prepared.text_for(launcher.there)) if isinstance(launcher, Submitter) else launcher.render()
+        for name, text in files.items():
             print(f"\n--- {name}\n{text}")
         try:
             launcher.check()

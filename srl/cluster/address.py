@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import platform
 import socket
+import time
 
 from srl.core.errors import UserError
 
 _WITHIN = 5.0
 """Seconds to connect."""
+_PAUSE = 1.0
 
 
 def address_towards(name: str, port: int = 9) -> str:
@@ -32,11 +34,18 @@ def check_listen(address: str) -> None:
         ) from error
 
 
-def check_reach(address: str) -> None:
-    """UserError if nothing answers at the address of the controller."""
+def check_reach(address: str, wait: float = 0.0) -> None:
+    """UserError if nothing answers at the address of the controller, for `wait` seconds."""
     name, _, port = address.rpartition(":")
+    until = time.monotonic() + wait
     try:
-        socket.create_connection((name, int(port)), _WITHIN).close()
+        while True:
+            try:
+                return socket.create_connection((name, int(port)), _WITHIN).close()
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE)
     except OSError as error:
         raise UserError(
             f"host {platform.node()} cannot reach the controller at {address}",

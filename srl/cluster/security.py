@@ -19,6 +19,7 @@ from srl.core.machine import version_of
 SERVER_NAME = "controller.srl"
 """The name in the certificate: checked whatever the address is."""
 
+_FILES = ("ca.crt", "tls.crt", "tls.key", "token")
 _DAYS = 90
 _PACKAGE = "really-scalable-rl"
 
@@ -90,6 +91,21 @@ class Credentials:
         """Compared in constant time."""
         given = token.encode() if isinstance(token, str) else token
         return hmac.compare_digest(given, self.token.encode())
+
+    def files(self) -> dict[str, str]:
+        """Name -> content of the files that `read` reads. All but the first two are secret."""
+        texts = (self.ca, self.certificate, self.key, self.token.encode())
+        return {name: text.decode() for name, text in zip(_FILES, texts, strict=True)}
+
+    @staticmethod
+    def read(folder: Path) -> Credentials:
+        """From the files of a folder."""
+        try:
+            ca, certificate, key, token = ((folder / name).read_bytes() for name in _FILES)
+        except OSError as error:
+            expected = ("expected", f"the files {', '.join(_FILES)}")
+            raise UserError(f"no credentials in {folder}", ("cause", error.strerror or str(error)), expected) from error
+        return Credentials(ca, certificate, key, token.decode().strip())
 
 
 def new_credentials() -> Credentials:

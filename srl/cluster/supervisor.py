@@ -10,6 +10,7 @@ import argparse
 import os
 import platform
 import select
+import signal
 import sys
 import time
 from collections import deque
@@ -29,6 +30,8 @@ from srl.core.errors import SrlError, UserError
 from srl.graph.spec import Graph
 from srl.workers.messages import Message, ProcessReport
 
+PREEMPTED = 75
+"""Exit code: schedulers start the supervisor again."""
 REPORT_EVERY = 1.0
 PATIENCE = 1800.0
 """Seconds without a controller after which the supervisor itself gives up."""
@@ -69,7 +72,7 @@ class Supervisor:
         while True:
             ready, _, _ = select.select(watched, [], [], 0.2)
             if lifeline in ready and not os.read(lifeline, 1 << 12):
-                return 75
+                return PREEMPTED
             for message in self._attachment.receive():
                 if message["type"] == "bye":
                     leaving = True
@@ -92,9 +95,9 @@ class Supervisor:
                 reports, self._reports = self._reports, {}
                 self._send_reports(reports)
             if self._attachment.refused:
-                return 75
+                return PREEMPTED
             if not self._attachment.is_open and not self._within_patience(now - self._attachment.since):
-                return 75
+                return PREEMPTED
             if self._stopping and now > self._stopping:
                 self._each("kill")
 
@@ -201,14 +204,16 @@ def main() -> int:
     parser.add_argument("--host", type=int, required=True, help="which host of the run this is")
     parser.add_argument("--join", default="-", help="file with the join line; -: standard input")
     parser.add_argument("--lifeline", action="store_true", help="end when standard input does")
+    parser.add_argument("--wait", type=float, default=0.0, help="seconds that the controller may take to start")
     parser.add_argument("--lease", type=float, default=LEASE)
     parser.add_argument("--patience", type=float, default=PATIENCE)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(PREEMPTED))  # also as process 1 of a container
     try:
         join = _join(given.join)
         join.check_version()
         if given.lifeline or given.join != "-":  # a launcher that runs has a controller
-            check_reach(join.address)
+            check_reach(join.address, given.wait)
         supervisor = Supervisor(join, given.host, lease=given.lease, patience=given.patience)
     except SrlError as error:
         print(error, file=sys.stderr)

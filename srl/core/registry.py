@@ -82,6 +82,8 @@ BUILTIN: dict[str, dict[str, str]] = {
         "loopback": "srl.launchers.loopback:Loopback",
         "ssh": "srl.launchers.ssh:Ssh",
         "slurm": "srl.launchers.slurm:Slurm",
+        "kubernetes": "srl.launchers.kubernetes:Kubernetes",
+        "external": "srl.launchers.external:External",
     },
     "transform": {"expert": "srl.experts:Expert"},
     "sink": {},

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from srl.core.errors import UserError
-from srl.core.load import meant
+from srl.core.load import load, meant
 from srl.core.registry import REGISTRIES
 from srl.core.text import count
 from srl.core.types import HOME, LOCAL, Component, HostGroup
@@ -57,6 +58,16 @@ def processes_by_host(graph: Graph) -> dict[str, list[str]]:
         name, _, index = process.rpartition("/")
         found[host_of(graph, name, int(index))].append(process)
     return found
+
+
+def home_of(launcher: Component) -> Any:
+    """The setting `home` of a launcher that starts the machine of the trainers too; None if that is this machine."""
+    registry = REGISTRIES["launcher"]
+    if launcher.use == LOCAL or not (":" in launcher.use or launcher.use in registry.names()):
+        return None
+    kind = registry.resolve(launcher.use)
+    is_started = "home" in kind.Args.__dataclass_fields__
+    return load(kind.Args, launcher.args, path=("launcher",)).home if is_started else None
 
 
 def known_hosts(nodes: Sequence[Node], groups: Mapping[str, HostGroup], launcher: Component) -> None:
@@ -152,7 +163,9 @@ def crowded(graph: Graph) -> Iterator[str]:
 def hosts_lines(graph: Graph) -> str:
     """Which process is where, a line for each host; of a large group the first and the last ones."""
     placed = processes_by_host(graph)
-    rows = [f"{HOME} (this machine): {_short(placed[HOME])}"]
+    home = home_of(graph.launcher)
+    there = "this machine" if home is None else f"started too, {count(home.cores, 'core')}, {count(home.gpus, 'GPU')}"
+    rows = [f"{HOME} ({there}): {_short(placed[HOME])}"]
     for group, hosts in groupby(hosts_of(graph), lambda host: host.group):
         lines = [f"{host.words}: {_short(placed[host.name])}" for host in hosts]
         rows += lines if len(lines) <= _LISTED else [*lines[:2], f"... {len(lines) - 3} more of {group}", lines[-1]]

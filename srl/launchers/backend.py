@@ -7,13 +7,12 @@ from pathlib import Path
 
 from srl.cluster.files import seeds
 from srl.cluster.rpc import RemoteBackend
-from srl.cluster.security import new_credentials
 from srl.control.backend import CompositeBackend
 from srl.control.processes import ProcessBackend
 from srl.core.errors import UserError
 from srl.graph.hosts import hosts_of, processes_by_host
 from srl.graph.spec import Graph
-from srl.launchers.base import Gone, launcher_of
+from srl.launchers.base import Gone, Launcher, launcher_of
 from srl.workers.messages import Message
 
 _GRACE = 5.0
@@ -28,7 +27,9 @@ class LaunchedBackend(CompositeBackend):
     """The processes of this machine, and those of the hosts that a launcher starts."""
 
     def __init__(self, graph: Graph, run_folder: Path) -> None:
-        self.launcher = launcher_of(graph)
+        launcher = launcher_of(graph)
+        assert isinstance(launcher, Launcher)
+        self.launcher = launcher
         self._hosts = hosts_of(graph)
         names = [host.name for host in self._hosts]
         placed = {process: host for host, processes in processes_by_host(graph).items() for process in processes}
@@ -38,7 +39,7 @@ class LaunchedBackend(CompositeBackend):
         self.remote = RemoteBackend(
             len(names),
             lambda one: where[one],
-            credentials=new_credentials(),
+            credentials=launcher.credentials(),
             run=graph.name,
             bind=bind,
             folder=run_folder,

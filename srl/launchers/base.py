@@ -1,4 +1,4 @@
-"""The interface of launchers. A launcher starts hosts, never single workers: one supervisor on each, which dials in."""
+"""The interfaces of launchers. A launcher starts hosts, never single workers: one supervisor on each, which dials in."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from srl.cluster.security import Join
-from srl.core.load import load
+from srl.cluster.security import Credentials, Join, new_credentials
+from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
 from srl.core.types import HostGroup
 from srl.graph.hosts import Host, hosts_of
@@ -25,19 +25,28 @@ class Gone:
     reason: str
 
 
-class Launcher(ABC):
-    """Starts a supervisor on every host, and ends them."""
+class AnyLauncher(ABC):
+    """What all launchers have: settings, and the hosts of a run."""
 
     Args: ClassVar[type]
     """Frozen dataclass; the settings in the file are loaded into it strictly."""
-    patience: ClassVar[float] = 60.0
-    """Seconds that a host has to join the run."""
 
     def __init__(self, args: Any, hosts: Sequence[Host], groups: Mapping[str, HostGroup], name: str) -> None:
         self.args = args
         self.hosts, self.groups = hosts, groups
         self.name = name
         """Of the run."""
+
+
+class Launcher(AnyLauncher):
+    """Starts a supervisor on every host, and ends them. Home is the machine that the run is started on."""
+
+    patience: float = 60.0
+    """Seconds that a host has to join the run."""
+
+    def credentials(self) -> Credentials:
+        """The secrets of this run."""
+        return new_credentials()
 
     @abstractmethod
     def check(self) -> str:
@@ -70,8 +79,40 @@ class Launcher(ABC):
         """End all supervisors, after `grace` seconds by force. Idempotent."""
 
 
-def launcher_of(graph: Graph) -> Launcher:
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """The machine of the trainers and the run folder, for launchers that start it too."""
+
+    cores: int = option(1, "cores, for trainers and the evaluator", low=1)
+    gpus: int = option(0, "GPUs, for trainers", low=0)
+    memory: float | None = option(None, "GB of memory; null: not asked for", above=0)
+
+
+class Submitter(AnyLauncher):
+    """Hands the whole run over to another system, home included, and returns. Its `Args` have a `home: Home`."""
+
+    @property
+    @abstractmethod
+    def there(self) -> Mapping[str, Any]:
+        """The launcher of the run on the machine that will be its home: plain data for `launcher:`."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """What can be checked before the start, or UserError."""
+
+    @abstractmethod
+    def render(self, experiment: str) -> Mapping[str, str]:
+        """What would be submitted: name -> text, without secrets. `experiment` is the text of its file there."""
+
+    @abstractmethod
+    def submit(self, experiment: str) -> Mapping[str, str]:
+        """Submit it, or UserError and nothing is left. What to do next, in words: label -> command."""
+
+
+def launcher_of(graph: Graph) -> Launcher | Submitter:
     """The launcher of a graph that has hosts."""
     kind = REGISTRIES["launcher"].resolve(graph.launcher.use)
-    launcher: Launcher = kind(load(kind.Args, graph.launcher.args, path=("launcher",)), hosts_of(graph), graph.hosts, graph.name)
+    launcher: Launcher | Submitter = kind(
+        load(kind.Args, graph.launcher.args, path=("launcher",)), hosts_of(graph), graph.hosts, graph.name
+    )
     return launcher

@@ -12,11 +12,12 @@ from srl.core.text import aligned
 from srl.core.types import Waiting
 from srl.observe.screen import clock_time
 
-Kind: TypeAlias = Literal["done", "solved", "interrupted", "preempted", "worker failure", "stalled", "user error"]
+Kind: TypeAlias = Literal["done", "solved", "submitted", "interrupted", "preempted", "worker failure", "stalled", "user error"]
 
 EXIT_CODES: Mapping[Kind, int] = {
     "done": 0,
     "solved": 0,
+    "submitted": 0,
     "user error": 2,
     "worker failure": 3,
     "stalled": 4,

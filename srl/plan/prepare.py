@@ -20,6 +20,7 @@ from srl.core.types import LOCAL
 from srl.core.where import RESUME, Provenance, Where, dotted
 from srl.graph.check import check, check_resources, notes
 from srl.graph.decide import Decided, decide
+from srl.graph.hosts import home_of
 from srl.graph.spec import Graph
 from srl.plan.check import check_memory, check_replays, check_windows, warnings
 from srl.plan.child import derived_specs, held_here
@@ -58,6 +59,10 @@ class Prepared:
             _mark_decided(self.composed.data, data, places)
             return render(data, places)
         return dump(data)
+
+    def text_for(self, launcher: Mapping[str, Any]) -> str:
+        """The configuration as it was written, for a machine where another launcher starts it."""
+        return dump({**write_experiment(self.wanted), "launcher": dict(launcher)})
 
     def inspected(self, *, resumed: bool = False) -> Prepared:
         """This experiment with all specs, for which env and policies are built once."""
@@ -106,12 +111,12 @@ def prepare(
     wanted = read_experiment(composed.data, composed.provenance)
     if "name" not in composed.data:
         wanted = replace(wanted, name=composed.name.rpartition(":" if ":" in composed.name else "/")[2])
-    machine = machine or Machine.here()
     try:
         if _needs_plugins(wanted):
             load_plugins(wanted.plugins)
     except UserError as error:
         raise error.at(composed.provenance) from None
+    machine = machine or _home(wanted)
     done = _decided(wanted, machine, composed)
     prepared = Prepared(
         composed=composed,
@@ -123,6 +128,12 @@ def prepare(
         changes=changes,
     )
     return prepared.inspected(resumed=resume is not None) if inspect else prepared
+
+
+def _home(wanted: Experiment) -> Machine:
+    """The machine that trainers run on: this one, unless the launcher starts that machine too."""
+    here, home = Machine.here(), home_of(wanted.launcher)
+    return here if home is None else Machine(home.cores, home.gpus, int((home.memory or 0) * 1e9) or here.shared_free)
 
 
 def _decided(wanted: Experiment, machine: Machine, composed: Composed, replayed: Collection[str] | None = None) -> Decided:
