@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from srl.core.load import option
+from srl.api.policy import PictureConfig
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
 
 Kind: TypeAlias = Literal["nature", "impala", "small", "bytes", "numbers"]
 SCALE = 1.0 / 255.0
 """Of uint8 numbers."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PictureConfig:
-    """Settings of what encodes pictures."""
-
-    features: int = option(512, "size of the image encoding", low=1, high=65_536)
-    encoder: Literal["auto", "nature", "impala", "small"] = option(
-        "auto", "nature (the CNN of Mnih et al. 2015), impala (the ResNet of Espeholt et al. 2018) or small; auto: by the size"
-    )
-    encoder_half: Literal["auto"] | bool = option("auto", "encode images in bfloat16; auto: on CPUs that compute with it")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderConfig(PictureConfig):
-    """Settings of what encodes pictures and vectors."""
-
-    normalize_obs: bool = option(False, "normalize vector observations by running statistics")
-    decay: float = option(0.99999, "decay of these statistics per batch", low=0, below=1)
 
 
 def kind_of(leaf: Leaf) -> Kind:

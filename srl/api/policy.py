@@ -6,12 +6,32 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from srl.api.env import ActionSpec
+from srl.core.load import option
 from srl.core.seeds import Rng
 from srl.core.spec import TreeSpec
 from srl.core.tree import Array, Tree
 
 Bounds: TypeAlias = Literal["clip", "affine", "none"]
 """How a recorded Box action becomes the env's: clipped to its bounds, [-1, 1] mapped onto them, or as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureConfig:
+    """Settings of what encodes pictures."""
+
+    features: int = option(512, "size of the image encoding", low=1, high=65_536)
+    encoder: Literal["auto", "nature", "impala", "small"] = option(
+        "auto", "nature (the CNN of Mnih et al. 2015), impala (the ResNet of Espeholt et al. 2018) or small; auto: by the size"
+    )
+    encoder_half: Literal["auto"] | bool = option("auto", "encode images in bfloat16; auto: on CPUs that compute with it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(PictureConfig):
+    """Settings of what encodes pictures and vectors."""
+
+    normalize_obs: bool = option(False, "normalize vector observations by running statistics")
+    decay: float = option(0.99999, "decay of these statistics per batch", low=0, below=1)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from srl.api.actions import head_size, real_size
-from srl.api.inputs import PictureConfig
-from srl.api.policy import Act, Ask, Bounds, PolicySpec
+from srl.api.policy import Act, Ask, Bounds, PictureConfig, PolicySpec
 from srl.core.errors import SettingError
 from srl.core.load import load, option
 from srl.core.spec import TreeSpec

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from srl.api.actions import choose, head_size
-from srl.api.inputs import EncoderConfig
-from srl.api.policy import Act, Ask, Bounds, PolicySpec
+from srl.api.policy import Act, Ask, Bounds, EncoderConfig, PolicySpec
 from srl.core.errors import SettingError
 from srl.core.load import load, option
 from srl.core.spec import TreeSpec

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from srl.api.actions import head_size, real_size
 from srl.api.batch import Batch
-from srl.api.inputs import SCALE, EncoderConfig, is_picture
+from srl.api.inputs import SCALE, is_picture
 from srl.api.neural import Heads, NeuralPolicy
-from srl.api.policy import Bounds, PolicySpec
+from srl.api.policy import Bounds, EncoderConfig, PolicySpec
 from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.spec import TreeSpec

@@ -8,9 +8,8 @@ from typing import Literal
 from torch import Tensor
 
 from srl.api.batch import Batch
-from srl.api.inputs import EncoderConfig
 from srl.api.neural import Heads
-from srl.api.policy import PolicySpec
+from srl.api.policy import EncoderConfig, PolicySpec
 from srl.core.load import option
 from srl.nets.cells import CELLS
 from srl.nets.mlp import Mlp

@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from srl.api.inputs import SCALE, PictureConfig, channels_last, kind_of, picture_shape, runs_in_half
+from srl.api.inputs import SCALE, channels_last, kind_of, picture_shape, runs_in_half
+from srl.api.policy import PictureConfig
 from srl.core.spec import Leaf
 from srl.nets.mlp import linear
 from srl.nets.products import product

@@ -11,8 +11,8 @@ import torch
 
 from srl.api.batch import Batch
 from srl.api.env import Discrete
-from srl.api.inputs import PictureConfig, encoders, kind_of
-from srl.api.policy import PolicySpec
+from srl.api.inputs import encoders, kind_of
+from srl.api.policy import PictureConfig, PolicySpec
 from srl.core.spec import Leaf
 from srl.nets import vision
 from srl.nets.actor_critic import ActorCritic
