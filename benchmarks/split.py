@@ -1,11 +1,16 @@
-"""The split learner beside the single one: updates on two cores, taking turns, for several batch sizes.
+"""The split learner beside the single one: updates on two cores, taking turns, for several batch sizes. About four minutes.
 
-    python benchmarks/split.py [--algorithms sac,td3,ddpg] [--batches 256,2048,8192] [--rounds 5] [--seconds 1]
+    python benchmarks/split.py [--algorithms sac,td3,ddpg] [--batches 256,2048,8192] [--rounds 12] [--seconds 0.2]
 
-HalfCheetah's sizes (17 observations, 6 actions), networks of 2x256. Ratios are those of the median seconds of an update to the
-single learner's with one thread: by wall time, and by CPU time, where the busier side counts, as on cores that are otherwise
-idle (not of mode exact, whose sides wait for each other). On a busy machine only the latter means anything. Ideal: what the cost
-model of docs/decisions/0028-split-learner.md gives.
+HalfCheetah's sizes (17 observations, 6 actions), networks of 2x256. Ratios of medians, to the single learner with one thread:
+
+- by wall: what it took. On a busy machine this says how much of the cores it was given.
+- freed: without the time in which its threads could have run, but had no core. The kernel counts that for each thread; two
+  may be kept waiting at the same time, so it is a span, and the middle of it is printed with its half.
+- by CPU: by the CPU time of the busiest thread, if it waits for nothing: not so in mode exact.
+- ideal: by the cost model of docs/decisions/0028-split-learner.md.
+
+On idle cores the first two are the same.
 """
 
 from __future__ import annotations
@@ -15,7 +20,8 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -65,9 +71,22 @@ def batch(rows: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def cpu_of(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    return time.clock_gettime((~pid << 3) | 2)
+def threads_of(pids: list[int]) -> dict[str, tuple[float, float]]:
+    """Of every thread of these processes: seconds of CPU, and seconds in which it could have run, but had no core."""
+    texts = {str(file): file.read_text().split() for pid in pids for file in Path(f"/proc/{pid}/task").glob("*/schedstat")}
+    return {name: (int(text[0]) / 1e9, int(text[1]) / 1e9) for name, text in texts.items()}
+
+
+class Turn(NamedTuple):
+    """Seconds of an update."""
+
+    wall: float
+    cpu: float
+    """Of the busiest thread."""
+    least: float
+    """Wall time without the waits for a core of all threads, as if no two of them fell together; at least `cpu`."""
+    most: float
+    """The same, as if all fell together with the longest."""
 
 
 class Contestant:
@@ -75,34 +94,36 @@ class Contestant:
 
     def __init__(self, learner: SingleLearner, rows: dict[str, Any], affinity: set[int]) -> None:
         self.learner, self.rows, self.affinity = learner, rows, affinity
-        self.wall: list[float] = []
-        self.cpu: list[float] = []
-        child = getattr(learner, "_child", None)
-        if child is not None:
-            os.sched_setaffinity(child.pid, {max(os.sched_getaffinity(0))})
-        self.train(3)
+        self.turns: list[Turn] = []
+        self._child = getattr(learner, "_child", None)
+        if self._child is not None:
+            os.sched_setaffinity(self._child.pid, {max(os.sched_getaffinity(0))})
+        self._once = self.train(3).wall
 
-    def train(self, updates: int) -> tuple[float, float]:
-        """Seconds of wall and CPU time; of the slower side, where there are two."""
+    def train(self, updates: int) -> Turn:
+        """Some updates."""
         os.sched_setaffinity(0, self.affinity)
-        child = getattr(self.learner, "_child", None)
-        pids = [os.getpid(), *([child.pid] if child is not None else [])]
-        before, began = [cpu_of(pid) for pid in pids], time.perf_counter()
+        pids = [os.getpid(), *([self._child.pid] if self._child is not None else [])]
+        before, began = threads_of(pids), time.perf_counter()
         for _ in range(updates):
             self.learner.clock.updates += 1
             self.learner.update(self.rows)
-        if child is not None:
+        if self._child is not None:
             self.learner._wait_for(self.learner.round)  # type: ignore[attr-defined]
         wall = time.perf_counter() - began
-        return wall, max(cpu_of(pid) - was for pid, was in zip(pids, before, strict=True))
+        after = threads_of(pids)
+        cpu, *_ = sorted((after[name][0] - before.get(name, (0.0, 0.0))[0] for name in after), reverse=True)
+        waits = [after[name][1] - before.get(name, (0.0, 0.0))[1] for name in after]
+        return Turn(*(one / updates for one in (wall, cpu, max(wall - sum(waits), cpu), wall - max(waits))))
 
     def measure(self, seconds: float) -> None:
         """One turn."""
-        once = self.train(2)[0] / 2
-        updates = max(4, int(seconds / max(once, 1e-4)))
-        wall, cpu = self.train(updates)
-        self.wall.append(wall / updates)
-        self.cpu.append(cpu / updates)
+        self._once = min(self._once, self.train(2).wall)
+        self.turns.append(self.train(max(4, int(seconds / max(self._once, 1e-4)))))
+
+    def median(self, name: str) -> float:
+        """Of all turns."""
+        return statistics.median(getattr(turn, name) for turn in self.turns)
 
 
 def compare(name: str, rows: int, rounds: int, seconds: float) -> None:
@@ -124,17 +145,18 @@ def compare(name: str, rows: int, rounds: int, seconds: float) -> None:
     for turn in range(rounds):
         for title in list(contestants)[:: -1 if turn % 2 else 1]:
             contestants[title].measure(seconds)
-    found: dict[str, tuple[float, float]] = {
-        title: (statistics.median(one.wall), statistics.median(one.cpu)) for title, one in contestants.items()
-    }
     ideal: dict[str, float] = defaultdict(lambda: 1.0)
     ideal |= {"single, 2 threads": IDEAL[name][1], "split, exact": IDEAL[name][0]}
     ideal |= {"split, simultaneous": IDEAL[name][1], "split, asynchronous": IDEAL[name][1]}
-    print(f"{name}, batch {rows:,}".ljust(28) + f"{'ms an update':>14}{'x by wall':>12}{'x by CPU':>12}{'ideal':>8}")
-    base = found["single, 1 thread"]
-    for title, (wall, cpu) in found.items():
-        by_cpu = "" if "2 threads" in title or "exact" in title else f"{base[1] / cpu:.2f}"
-        print(f"{title:<28}{1e3 * wall:>14.2f}{base[0] / wall:>12.2f}{by_cpu:>12}{ideal[title]:>8.2f}", flush=True)
+    titles = ("ms an update", "by wall", "freed", "by CPU", "ideal")
+    print(f"{name}, batch {rows:,}".ljust(24) + "".join(f"{title:>14}" for title in titles))
+    base = contestants["single, 1 thread"]
+    for title, one in contestants.items():
+        low, high = sorted(base.median("most") / one.median(bound) for bound in ("least", "most"))
+        cells = [f"{1e3 * one.median('wall'):.2f}", f"{base.median('wall') / one.median('wall'):.2f}"]
+        cells.append(f"{(low + high) / 2:.2f} +- {(high - low) / 2:.2f}")
+        cells.append("" if "exact" in title else f"{base.median('cpu') / one.median('cpu'):.2f}")
+        print(f"{title:<24}" + "".join(f"{cell:>14}" for cell in (*cells, f"{ideal[title]:.2f}")), flush=True)
     for one in contestants.values():
         one.learner.close()
     os.sched_setaffinity(0, everywhere)
@@ -144,8 +166,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithms", default="sac,td3,ddpg")
     parser.add_argument("--batches", default="256,2048,8192")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of each turn")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for name in args.algorithms.split(","):
