@@ -13,6 +13,7 @@ from srl.core.load import load, option
 from srl.core.option import dump
 from srl.core.schedule import Schedule
 from srl.core.types import (
+    AUTO,
     HOME,
     LOCAL,
     Checkpoint,
@@ -163,8 +164,9 @@ class Experiment:
         "local", "local: several processes; inline: everything in one process, deterministic, with pdb"
     )
     device: str = option("auto", "device of the trainers: auto, cpu, cuda, cuda:1")
-    learner: Component | None = option(
-        None, "how the trainers' devices are used: single, or {use: split, devices: [cpu, cpu]}; null: that of workers.trainer"
+    learner: Component = option(
+        Component(AUTO),
+        "how the trainers' devices are used: single, or {use: split, devices: [cpu, cpu]}; auto: for this machine",
     )
     streams: Mapping[str, StreamSettings] = field(default_factory=dict)
     """Settings by stream name, by kind, or for all: {all: {via: zmq}}"""

@@ -131,6 +131,8 @@ HOME = "home"
 """The host that a run is started on: where nodes are that name no other hosts."""
 LOCAL = "local"
 """The launcher that starts nothing elsewhere."""
+AUTO = "auto"
+"""A component that is chosen for the machine."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass, replace
 from srl.config.experiment import Experiment, Staleness, StreamSettings
 from srl.core.errors import NotImportable, UserError
 from srl.core.machine import Machine
-from srl.core.registry import IN_PARTS, REGISTRIES
+from srl.core.registry import REGISTRIES
 from srl.core.text import count
-from srl.core.types import HOME, LOCAL, Component
+from srl.core.types import AUTO, HOME, LOCAL, Component
 from srl.core.where import Provenance
 from srl.graph import replays
 from srl.graph.builder import GraphBuilder
 from srl.graph.by_hand import by_hand
 from srl.graph.check import near
 from srl.graph.hosts import known_hosts
-from srl.graph.layouts import REMOTE, TOGETHER, Sizes
+from srl.graph.layouts import APART, REMOTE, TOGETHER, Sizes
+from srl.graph.learners import choose_learner
 from srl.graph.opponents import add_opponents
 from srl.graph.ranks import check_together, most_ranks, ranks_of
 from srl.graph.spec import Graph, Node, Stream
@@ -84,7 +85,8 @@ def _lay_out(experiment: Experiment, machine: Machine, replayed: tuple[str, ...]
     check_together(experiment, name, together=together)
     envs, steps = replays.sampled(experiment, together=together)
     experiment = replace(experiment, sampling=replace(experiment.sampling, envs=envs, steps=steps))
-    sizes = replace(_sizes(experiment, machine, remote=layout in REMOTE, together=together), replayed=replayed)
+    sizes = _sizes(experiment, machine, remote=layout in REMOTE, together=together, apart=layout in APART)
+    sizes = replace(sizes, replayed=replayed)
     if name == "inline" and sizes.workers > 1:
         why = f"{why}; {sizes.workers} actors share its one process"
     evaluation = experiment.evaluation
@@ -101,6 +103,7 @@ def _lay_out(experiment: Experiment, machine: Machine, replayed: tuple[str, ...]
         replay=replays.decided(experiment, sampling, together=together or experiment.mode == "inline"),
         staleness=Staleness(max=sizes.staleness),
         device=sizes.device,
+        learner=_learner(experiment, sizes),
         evaluation=evaluation,
         viewer=viewer,
     )
@@ -109,11 +112,22 @@ def _lay_out(experiment: Experiment, machine: Machine, replayed: tuple[str, ...]
         raise UserError(f"layout '{name}' must return a GraphBuilder, not {type(built).__name__}", code="E10", path=("layout",))
     if done.opponents is not None:
         add_opponents(built, done, sizes)
-    return Decided(experiment=done, graph=_graph(done, built.nodes, built.streams), why=(why,) if why else ())
+    reasons = [why, *(_named(name, chosen.why, sizes) for name, chosen in sizes.learners.items() if chosen.why)]
+    return Decided(experiment=done, graph=_graph(done, built.nodes, built.streams), why=tuple(filter(None, reasons)))
 
 
-def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: bool) -> Sizes:
-    """What `auto` means. `remote`: other processes infer. `together`: all is in one process."""
+def _named(policy: str, why: str, sizes: Sizes) -> str:
+    return why if len(sizes.learning) == 1 else f"{policy}: {why}"
+
+
+def _learner(experiment: Experiment, sizes: Sizes) -> Component:
+    """What `learner:` has become, if it is the same for all policies."""
+    found = [chosen.learner for chosen in sizes.learners.values()]
+    return found[0] if experiment.learner.use == AUTO and found and found.count(found[0]) == len(found) else experiment.learner
+
+
+def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: bool, apart: bool) -> Sizes:
+    """What `auto` means. `remote`: other processes infer. `together`: all is in one process. `apart`: nobody waits."""
     sampling = experiment.sampling
     envs = int(sampling.envs)
     groups = sampling.groups if sampling.groups != "auto" else 2 if remote and envs % 2 == 0 else 1
@@ -137,7 +151,7 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
     staleness = experiment.staleness.max
     ranks_by_policy = {name: ranks_of(experiment, name) for name in experiment.learning}
     device = experiment.device if experiment.device != "auto" else "cuda" if machine.gpus else "cpu"
-    named = {name: entry.algorithm.use for name, entry in experiment.entries().items() if entry.algorithm is not None}
+    learners = {name: choose_learner(experiment, machine, name, device=device, apart=apart) for name in experiment.learning}
     return Sizes(
         envs=envs,
         steps=int(sampling.steps),
@@ -147,9 +161,7 @@ def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: 
         device=device,
         entries=tuple(experiment.entries()),
         learning=experiment.learning,
-        in_parts=tuple(name for name, use in named.items() if use in IN_PARTS and ranks_by_policy[name] == 1)
-        if machine.cores > 1 and device == "cpu"
-        else (),
+        learners=learners,
         ranks=ranks_by_policy,
     )
 

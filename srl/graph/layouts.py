@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from srl.config.experiment import Experiment
 from srl.core.errors import UserError
 from srl.core.learner import split_config
-from srl.core.load import load
-from srl.core.types import Component
 from srl.graph.builder import GraphBuilder
+from srl.graph.learners import Chosen
 from srl.graph.ranks import share
 from srl.graph.spec import Node
 
@@ -32,8 +31,8 @@ class Sizes:
     """Those that are trained."""
     replayed: tuple[str, ...] = ()
     """Those whose batches a replay draws."""
-    in_parts: tuple[str, ...] = ()
-    """Those whose trainers use two threads."""
+    learners: Mapping[str, Chosen] = field(default_factory=dict)
+    """How the trainer of each policy that is trained computes."""
     ranks: Mapping[str, int] = field(default_factory=dict)
     """Trainers of each policy that is trained, which train it together."""
 
@@ -79,8 +78,6 @@ def offpolicy(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
 def spreeze(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
     """nobody waits: actors, a replay, and a learner split over two devices, each in a process of its own"""
     _require_replay("spreeze", experiment, sizes)
-    if experiment.learner is None:
-        experiment = replace(experiment, learner=Component("split", {"mode": "asynchronous"}))
     layout = _Layout(experiment, sizes, replay_inside=False)
     layout.policies(sizes.workers, inside=layout.actors())
     layout.trainers(*sizes.learning)
@@ -102,14 +99,8 @@ REMOTE = (seed, decoupled)
 """Other processes than the actors' infer: two groups hide the latency."""
 TOGETHER = (inline,)
 """Everything is in one process: synchronous, one actor."""
-
-
-def learner_of(experiment: Experiment, trainer: str) -> Component | None:
-    """What `workers:` says of this trainer or of all, else `learner:`."""
-    for name in (trainer, "trainer"):
-        if "learner" in (said := experiment.workers.get(name, {})):
-            return load(Component, said["learner"], path=("workers", name, "learner"))
-    return experiment.learner
+APART = (spreeze,)
+"""Nobody waits for anybody, actor and critics neither."""
 
 
 def _require_replay(layout: str, experiment: Experiment, sizes: Sizes) -> None:
@@ -177,11 +168,11 @@ class _Layout:
         for name in names:
             title, ranks = _name("trainer", name, self._sizes.learning), self._sizes.ranks.get(name, 1)
             home = settings.get("inside", title) if self._replay_inside else None
-            learner = learner_of(self._experiment, title)
-            split = split_config(learner)
+            chosen = self._sizes.learners[name]
+            split = split_config(chosen.learner)
             drawn = self._replays(name, home, ranks) if name in self._sizes.replayed else self._slabs(name)
-            if learner is not None:
-                drawn["learner"] = learner.to_plain()
+            if chosen.learner.use != "single" or chosen.learner.args:
+                drawn["learner"] = chosen.learner.to_plain()
             self.graph.node(
                 "trainer",
                 title,
@@ -189,7 +180,7 @@ class _Layout:
                 params=self._params[name],
                 device=self._sizes.device if split is None else split.devices[0],
                 **drawn,
-                threads=2 if name in self._sizes.in_parts and split is None else 1,
+                threads=chosen.threads,
                 count=ranks,
                 **settings,
             )

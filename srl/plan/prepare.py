@@ -32,6 +32,7 @@ from srl.store.weights import check_fresh, check_weights, exact_run
 _AUTO = {
     ("layout",), ("sampling", "workers"), ("sampling", "groups"), ("sampling", "envs"), ("sampling", "steps"),
     ("staleness", "max"), ("device",), ("evaluation", "envs"), ("replay", "warmup"), ("replay", "ahead"), ("checkpoint", "every"),
+    ("learner",),
 }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def critics_of(pid: int) -> list[int]:
 
 def test_inline_a_split_run_that_is_stopped_goes_on_as_a_single_one_would(tmp_path: Path) -> None:
     settings = {**SPLIT, "checkpoint": {"every": 100}}
-    single = prepare(overrides=["mode=inline", "learner=null"], settings=settings)
+    single = prepare(overrides=["mode=inline", "learner=single"], settings=settings)
     split = prepare(overrides=["mode=inline"], settings=settings)
     assert single.derived is not None and split.derived is not None
     wanted = go(replace(single.graph, stop=Stop(updates=90)), single.derived, RunFolder.create(tmp_path, "single", 3))
@@ -127,7 +127,7 @@ def test_devices_threads_and_modes_that_do_not_fit_are_refused() -> None:
 
 
 def test_the_layout_without_waiting_has_a_process_for_each_and_a_split_learner() -> None:
-    found = prepare(settings={**SPLIT, "learner": None, "layout": "spreeze"}, machine=Machine(4, 0, 1 << 34))
+    found = prepare(settings={**SPLIT, "learner": "auto", "layout": "spreeze"}, machine=Machine(4, 0, 1 << 34))
     trainer, replay = found.graph.node("trainer"), found.graph.node("replay")
     assert replay.inside is None and trainer.threads == 1
     assert trainer.loaded.learner.flat == {"use": "split", "mode": "asynchronous"}

@@ -1,0 +1,80 @@
+"""How the update of SAC, TD3 and DDPG uses the machine where nothing is said: one thread, two, or two processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from srl.config.experiment import Experiment
+from srl.core.learner import split_config
+from srl.core.load import load
+from srl.core.machine import Machine
+from srl.core.registry import IN_PARTS
+from srl.core.text import count
+from srl.core.types import AUTO, Component
+from srl.graph.ranks import ranks_of
+
+MEASURED = {256: (1.4, 1.3), 2_048: (1.6, 1.7)}
+"""Rows of a batch -> how many times as fast as one thread SAC learns in two threads, and split over two processes.
+docs/numbers.md says how that was measured."""
+_LEAST_GAIN = 1.05
+"""What a second process must gain over a second thread: it takes memory and time to start."""
+_BOTH, _OTHERS = 2, 2
+"""Cores for actor and critics, which wait for each other at every update, and for everything else."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """How the trainer of one policy computes."""
+
+    learner: Component
+    threads: int = 1
+    why: str = ""
+    """In words, if it was chosen here."""
+
+
+def choose_learner(experiment: Experiment, machine: Machine, policy: str, *, device: str, apart: bool) -> Chosen:
+    """What the file says; else what is fastest. That changes nothing of what is learned: all ways are the same, bit for bit.
+
+    `apart`: the layout wants actor and critics to run without waiting for each other.
+    """
+    learner = learner_of(experiment, policy)
+    is_auto = learner.use == AUTO
+    if is_auto:
+        learner = Component("split", {"mode": "asynchronous"}) if apart else Component("single")
+    algorithm, ranks = experiment.entries()[policy].algorithm, ranks_of(experiment, policy)
+    in_parts = algorithm is not None and algorithm.use in IN_PARTS
+    if split_config(learner) is not None or not in_parts:
+        return Chosen(learner=learner)
+    cores = count(machine.cores, "usable core")
+    if ranks > 1:
+        return Chosen(learner=learner, why=f"learner on 1 thread: {ranks} trainers compute at the same time")
+    if device != "cpu":
+        more = "; learner=split would use two GPUs, which was never measured" if machine.gpus > 1 else ""
+        return Chosen(learner=learner, why=f"learner on {device}: actor and critics share it{more}")
+    if machine.cores < _BOTH:
+        return Chosen(learner=learner, why=f"learner on 1 thread: {cores}")
+    if not is_auto:
+        return Chosen(learner=learner, threads=2)
+    if experiment.mode == "inline":
+        return _two_threads("mode=inline has one process")
+    if machine.cores < _BOTH + _OTHERS:
+        return _two_threads(f"{cores}, which actors need as well")
+    batch = experiment.replay.batch if experiment.replay is not None else 0
+    known = max((size for size in MEASURED if size <= batch), default=min(MEASURED))
+    threads, split = MEASURED[known]
+    gains = f"at batches of {known:,} rows two threads are {threads:g} and two processes {split:g} times as fast as one thread"
+    if split < _LEAST_GAIN * threads:
+        return _two_threads(gains)
+    return Chosen(learner=Component("split"), why=f"learner split over two processes: {cores}, and {gains}")
+
+
+def learner_of(experiment: Experiment, policy: str) -> Component:
+    """What `workers:` says of the trainer of this policy or of all, else `learner:`."""
+    for name in (f"trainer.{policy}", "trainer"):
+        if "learner" in (said := experiment.workers.get(name, {})):
+            return load(Component, said["learner"], path=("workers", name, "learner"))
+    return experiment.learner
+
+
+def _two_threads(why: str) -> Chosen:
+    return Chosen(learner=Component("single"), threads=2, why=f"learner on 2 threads, for actor and critics: {why}")

@@ -1,0 +1,74 @@
+"""How the update of SAC uses the machine where the file says nothing, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from srl.config.experiment import read_experiment
+from srl.core.machine import Machine
+from srl.graph import learners
+from srl.graph.decide import Decided, decide
+
+
+def decided(machine: Machine, **settings: Any) -> Decided:
+    return decide(read_experiment({"env": "Pendulum-v1", "algorithm": "sac", **settings}), machine=machine)
+
+
+def cores(number: int, gpus: int = 0) -> Machine:
+    return Machine(number, gpus, 1 << 34)
+
+
+@pytest.fixture(autouse=True)
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learners, "MEASURED", {256: (1.5, 1.5), 2_048: (1.5, 1.6)})
+
+
+@pytest.mark.parametrize(
+    ("machine", "settings", "learner", "threads", "why"),
+    [
+        (cores(1), {}, "single", 1, "learner on 1 thread: 1 usable core"),
+        (cores(2), {}, "single", 2, "2 usable cores, which actors need as well"),
+        (cores(8), {"mode": "inline"}, "single", 2, "mode=inline has one process"),
+        (
+            cores(8),
+            {},
+            "single",
+            2,
+            "at batches of 256 rows two threads are 1.5 and two processes 1.5 times as fast as one thread",
+        ),
+        (
+            cores(8),
+            {"replay": {"batch": 4_096}},
+            "split",
+            1,
+            "8 usable cores, and at batches of 2,048 rows two threads are 1.5 and",
+        ),
+        (cores(8), {"replay": {"batch": 64}}, "single", 2, "at batches of 256 rows"),
+        (cores(8, 1), {}, "single", 1, "learner on cuda: actor and critics share it"),
+        (cores(8, 2), {}, "single", 1, "learner=split would use two GPUs, which was never measured"),
+        (cores(8, 1), {"device": "cpu"}, "single", 2, "two threads are 1.5"),
+        (cores(8), {"workers": {"trainer": {"count": 2}}}, "single", 1, "2 trainers compute at the same time"),
+    ],
+)
+def test_the_learner_is_chosen_by_cores_devices_and_batch(
+    machine: Machine, settings: Any, learner: str, threads: int, why: str
+) -> None:
+    found = decided(machine, **settings)
+    node = found.graph.node("trainer")
+    assert (node.loaded.learner.use, node.threads, found.experiment.learner.use) == (learner, threads, learner)
+    assert why in found.why[-1]
+
+
+@pytest.mark.parametrize("how", [{"learner": "single"}, {"workers": {"trainer": {"learner": "single"}}}])
+def test_a_learner_that_is_named_is_kept(how: Any) -> None:
+    found = decided(cores(8), replay={"batch": 4_096}, **how)
+    node = found.graph.node("trainer")
+    assert (node.loaded.learner.use, node.threads) == ("single", 2)
+    assert "learner" not in " ".join(found.why)
+
+
+def test_an_algorithm_without_parts_has_one_thread_and_no_reason() -> None:
+    found = decided(cores(8), algorithm="ppo")
+    assert found.graph.node("trainer").threads == 1 and "learner" not in " ".join(found.why)
