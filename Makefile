@@ -1,4 +1,4 @@
-# make setup check test test-long bench expect docs
+# make setup check test test-long bench expect docs site
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # every experiment that says what it reaches and is not for a cluster
 EXPECTED := $(basename $(notdir $(shell grep -L 'for a cluster' $$(grep -l '^expect:' experiments/*.yaml))))
 
-.PHONY: setup check test test-long bench expect docs
+.PHONY: setup check test test-long bench expect docs site
 
 setup: $(BIN)/srl
 
@@ -33,5 +33,9 @@ bench: setup
 expect: setup
 	@failed=0; for name in $(EXPECTED); do $(BIN)/srl expect experiment=$$name --seeds 1,2,3 || failed=1; done; exit $$failed
 
-docs: setup
+docs: site
 	$(BIN)/python -m pytest tests/docs
+
+# the documentation as a site, in build/site; a warning is an error
+site: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict

@@ -30,6 +30,7 @@ DEV = [
     "kubernetes-validate>=1.37",
     "setuptools>=68",
 ]
+DOCS = ["mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"]
 
 
 def experiments() -> list[tuple[str, list[str]]]:
@@ -66,7 +67,8 @@ setup(
     extras_require={
         **EXTRAS,
         "all": sorted({one for group in EXTRAS.values() for one in group}),
-        "dev": sorted({one for group in [*EXTRAS.values(), DEV] for one in group}),
+        "docs": DOCS,
+        "dev": sorted({one for group in [*EXTRAS.values(), DEV, DOCS] for one in group}),
     },
     entry_points={"console_scripts": ["srl=srl.__main__:main"]},
 )
