@@ -25,6 +25,9 @@ VERBS: dict[str, tuple[str, str]] = {
         "bench limit experiment=NAME: measure the highest possible and the achieved rate",
     ),
     "status": ("srl.cli.status:status", "list the newest runs: state, env steps, return, duration"),
+    "stop": ("srl.cli.asking:stop", "end a run that is under way: save, and print the command that resumes"),
+    "logs": ("srl.cli.asking:logs", "show the logs of a run's workers, on whatever host they run"),
+    "top": ("srl.cli.asking:top", "show rates, hosts and processes of a run, every second"),
     "doctor": ("srl.cli.status:doctor", "check the machine and the installation"),
 }
 

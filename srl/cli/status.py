@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
+from srl.cli.asking import ADDRESS, asking
 from srl.cli.parsing import Parser
 from srl.core.errors import UserError
 from srl.core.text import aligned, columns, count, figure, size
@@ -27,13 +28,18 @@ def status(argv: list[str]) -> int:
     parser = Parser(
         prog="srl status", description="list the newest runs: state, env steps, mean return of 100 episodes, duration"
     )
-    parser.add_argument("folder", nargs="?", default="runs", help="a run folder, or a folder with runs (default: runs)")
+    parser.add_argument(
+        "folder", nargs="?", default="runs", help="a run folder, a folder with runs (default: runs), or a run's control.json"
+    )
+    parser.add_argument("--address", metavar="HOST:PORT", help=ADDRESS)
     parser.add_argument("--all", action="store_true", help="show all runs, not only the newest ten")
     given = parser.parse_args(argv)
     root = Path(given.folder)
-    if (root / "status.json").is_file():
-        run = RunFolder(root)
-        print(aligned((key, str(value)) for key, value in (run.read_status() | {"state": run.state}).items()))
+    if (root / "status.json").is_file() or root.is_file() or given.address is not None:
+        facts = asking(given.folder, given.address)(what="status")
+        if (control := root / "control.json").is_file():
+            facts["control"] = f"{control}: srl status, stop, logs and top take a copy of it on any machine"
+        print(aligned((key, str(value)) for key, value in facts.items()))
         return 0
     if not root.is_dir():
         raise UserError(f"{root} does not exist", ("try", "python -m srl.launch experiment=cartpole, which makes a run"))

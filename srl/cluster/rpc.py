@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
+import secrets
 import select
 import threading
 import time
@@ -18,11 +20,13 @@ from typing import Any
 
 import grpc
 
+from srl.cluster.asking import Access, served
 from srl.cluster.files import KINDS, Arrivals
 from srl.cluster.reliable import ReliableChannel
 from srl.cluster.security import Credentials, Join
-from srl.cluster.wire import KEEPALIVE, LEASE, METHOD, SERVICE, TOKEN, Inbox
+from srl.cluster.wire import ASK, KEEPALIVE, LEASE, METHOD, SERVICE, TOKEN, Inbox
 from srl.control.backend import Backend
+from srl.control.desk import CONTROL
 from srl.core.errors import CannotWrite, HostileFrame
 from srl.workers.messages import Message, pack, unpack
 
@@ -99,6 +103,7 @@ class RemoteBackend(Backend):
         self._heard = 0.0
         """When the last piece of a file came."""
         self._refused: Counter[str] = Counter()
+        self._ask_token = secrets.token_urlsafe(32)
         self._inbox = Inbox()
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -106,6 +111,9 @@ class RemoteBackend(Backend):
         self._thread.start()
         self._server, port = self._await(self._serve(bind))
         self.address = f"{bind.rpartition(':')[0]}:{port}"
+        if folder is not None:
+            ca = credentials.ca.decode()
+            Access(run=str(folder), address=self.address, ca=ca, token=self._ask_token).write(folder / CONTROL)
 
     @property
     def join(self) -> Join:
@@ -175,6 +183,8 @@ class RemoteBackend(Backend):
         with contextlib.suppress(CannotWrite):  # the run has failed, and says so
             while time.monotonic() < max(begun, self._heard) + _GOODBYE and any(host.call is not None for host in self._hosts):
                 self.poll(0.05)  # supervisors end their calls when they have read it, and sent their last files
+        if self._folder is not None:
+            (self._folder / CONTROL).unlink(missing_ok=True)
         self._await(self._server.stop(0.2))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -217,12 +227,24 @@ class RemoteBackend(Backend):
 
     async def _serve(self, bind: str) -> tuple[Any, int]:
         server = grpc.aio.server(options=_SERVER)
-        handler = grpc.stream_stream_rpc_method_handler(self._attach)
-        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler})])
+        handlers = {
+            METHOD: grpc.stream_stream_rpc_method_handler(self._attach),
+            ASK: grpc.unary_unary_rpc_method_handler(self._ask),
+        }
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
         pair = (self._credentials.key, self._credentials.certificate)
         port = server.add_secure_port(bind, grpc.ssl_server_credentials([pair]))
         await server.start()
         return server, port
+
+    async def _ask(self, data: bytes, context: Any) -> bytes:
+        """A question of a person, answered from the run folder."""
+        token = str(dict(context.invocation_metadata()).get(TOKEN, ""))
+        if self._folder is None or not hmac.compare_digest(token.encode(), self._ask_token.encode()):
+            self._refused["no or wrong token"] += 1
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "no or wrong token")
+        assert self._folder is not None
+        return served(self._folder, data)
 
     async def _attach(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         """One call, from `hello` to its end. Its iterator also ends normally when the peer vanishes."""

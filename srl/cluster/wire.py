@@ -9,7 +9,7 @@ from typing import Any
 
 from srl.workers.messages import LIMIT
 
-SERVICE, METHOD = "srl.Control", "Attach"
+SERVICE, METHOD, ASK = "srl.Control", "Attach", "Ask"
 TOKEN = "srl-token"
 
 LEASE = 30.0

@@ -165,6 +165,9 @@ class Controller:
         self.totals.callers = self._backend.refused
         for message in messages:
             getattr(self, f"_on_{message['type']}")(message)
+        if (how := self.log.look(self._members)) and not (how == "save" and self._asked):
+            self._interrupt("interrupted", "by srl stop")
+            self._hurry |= how == "now"
 
     def _on_bound(self, message: Message) -> None:
         member = self._members[message["process"]]

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from srl.control import desk
+from srl.control.members import Members
 from srl.core.errors import CannotWrite
 from srl.core.registry import REGISTRIES
 from srl.core.types import FOREIGN, BoundEnd
@@ -36,6 +38,9 @@ REPORT_EVERY = 1.0
 INLINE_REPORT_EVERY = 0.05
 """Seconds between two reports of an inline run, whose workers report every update."""
 
+LOOK_EVERY = 0.5
+"""Seconds between two looks for requests."""
+
 STATUS_EVERY = 1.0
 """Seconds between two writes of status.json: each waits for the disk."""
 
@@ -47,12 +52,13 @@ class RunLog:
         self, graph: Graph, totals: Totals, folder: RunFolder | None, resume: Path | None, sinks: Iterable[Sink] = ()
     ) -> None:
         self._graph, self._totals, self._folder = graph, totals, folder
-        self._due = self._status_due = 0.0
+        self._due = self._status_due = self._look_due = 0.0
         self.incarnation = 0
         """Incarnation of the workers that start now: greater than any that this run has used."""
         if folder is not None:
             folder.hold()
             folder.params.unlink(missing_ok=True)  # of a session that was killed
+            desk.forget(folder.path)
         earlier = RunFolder(resume).read_status() if resume is not None else {}
         if resume is not None:
             self.incarnation = int(earlier.get("incarnation", 0)) + 1
@@ -90,6 +96,16 @@ class RunLog:
         if now >= self._status_due:
             self._status_due = now + STATUS_EVERY
             self._status()
+
+    def look(self, members: Members) -> str:
+        """Now and then: renew `top.json`, and see whether somebody has asked the run to stop (`save`, `now`)."""
+        now = time.monotonic()
+        if self._folder is None or now < self._look_due:
+            return ""
+        self._look_due = now + LOOK_EVERY
+        if self._last is not None:
+            desk.write_top(self._folder.path, self._graph, self._totals, members, self._last)
+        return desk.asked_to_stop(self._folder.path)
 
     def event(self, what: str, /, **facts: Any) -> None:
         """Something happened."""
@@ -129,6 +145,7 @@ class RunLog:
                 result = replace(result, kind="worker failure", error=error)
         if self._folder is not None:
             self._folder.params.unlink(missing_ok=True)
+            desk.forget(self._folder.path)
             self._folder.sweep()
         found = _newest_checkpoint(self._folder.path, self._graph) if self._folder is not None else None
         result = replace(

@@ -40,6 +40,17 @@ class _Process:
     alive: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one process uses."""
+
+    cores: float
+    rss: int
+    busy: float
+    """Part of the time, of its first worker."""
+    waits: list[str]
+
+
 class Totals:
     """Merges each metric by its own rule."""
 
@@ -158,6 +169,14 @@ class Totals:
         """Bytes resident in a live process, when it last reported."""
         known = self._processes.get(process)
         return known.rss if known is not None and known.alive else 0
+
+    def load(self, process: str) -> Load:
+        """What a process uses now, and what the worker does that it is named after."""
+        known, seen = self._processes.get(process), self._workers.get(process)
+        busy, waits = (seen.busy.value, [one.what for one in seen.report.waits]) if seen is not None else (0.0, [])
+        if known is None or not known.alive:
+            return Load(0.0, 0, busy, waits)
+        return Load(known.cores.value, known.rss, busy, waits)
 
     def waits(self) -> dict[str, tuple[Waiting, ...]]:
         """Worker -> what it waits for."""

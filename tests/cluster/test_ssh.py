@@ -46,7 +46,7 @@ def placed(hosts: TwoHosts, **more: Any) -> Any:
 
 def controlled(work: Any, tmp_path: Path, backend: Any = None) -> Controller:
     folder = RunFolder.create(tmp_path / "runs", "rig", 1)
-    return Controller(work, folder=folder, derived=derived(work), backend=lambda: backend or LaunchedBackend(work, tmp_path))
+    return Controller(work, folder=folder, derived=derived(work), backend=lambda: backend or LaunchedBackend(work, folder.path))
 
 
 @pytest.mark.parametrize("away", ["actors", "everything"])
@@ -88,6 +88,27 @@ def test_workers_run_on_their_hosts_without_secrets_in_sight(hosts: TwoHosts, tm
     assert ledger.balanced and controller.totals.env_steps == 2000, table([ledger])
     assert backend.remote.address.startswith(f"{HEAD}:")
     assert hosts.processes(1) == hosts.processes(2) == []
+
+
+def test_a_run_is_stopped_from_another_host(hosts: TwoHosts, tmp_path: Path) -> None:
+    work = placed(hosts, stop={"seconds": 90})
+    controller = controlled(work, tmp_path)
+    said: dict[str, str] = {}
+
+    def ask() -> None:
+        there = ["nsenter", "--net=/run/netns/srl-n1", sys.executable, "-m", "srl"]
+        until(lambda: any(tmp_path.rglob("top.json")))
+        (control,) = tmp_path.rglob("control.json")
+        for verb in ("top", "stop"):
+            done = subprocess.run([*there, verb, str(control)], capture_output=True, text=True, timeout=60, check=False)
+            said[verb] = done.stdout + done.stderr
+
+    asker = when_working(controller, ask)
+    result = controller.run()
+    asker.join()
+    assert result.kind == "interrupted", result.format()
+    assert "counter/1" in said["top"] and "far/1" in said["top"], said
+    assert said["stop"].endswith("it has ended\n"), said
 
 
 def test_a_host_that_loses_power_ends_the_run_and_the_other_host_is_left_empty(hosts: TwoHosts, tmp_path: Path) -> None:
