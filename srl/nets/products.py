@@ -31,15 +31,23 @@ def with_bias(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
     """The activation of `x @ weight.T + bias` of matrices on CPU, as precise as `x`, without autograd."""
     if x.dtype == torch.bfloat16:
-        out = torch.addmm(bias.bfloat16(), x, weight.bfloat16().t())
+        half = weight.bfloat16()
+        if activation == "relu" and _FUSED is not None:
+            return _relu(x, half, bias)
+        out = torch.addmm(bias.bfloat16(), x, half.t())
         return out.relu_() if activation == "relu" else out.tanh_() if activation == "tanh" else nn.functional.elu_(out)
     if activation == "relu":
         if is_for_onednn(x, SEVERAL * x.numel() * weight.shape[0]):
-            fused: Tensor = _LINEAR(x, weight, bias, "relu", [], "")
-            return fused
+            return _relu(x, weight, bias)
         return torch.addmm(bias, x, weight.t()).relu_()
     out = with_bias(x, weight, bias)
     return out.tanh_() if activation == "tanh" else nn.functional.elu_(out)
+
+
+def _relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A layer with its activation in one operation."""
+    out: Tensor = _FUSED(x, weight, bias, "relu", [], "")
+    return out
 
 
 def weight_grad(grad: Tensor, x: Tensor, out: Tensor) -> None:
@@ -143,17 +151,21 @@ def _whole(x: Tensor) -> Tensor:
     return x if x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous()) else x.contiguous()
 
 
-def _mkl_is_narrow() -> bool:
-    """On AVX-512 that is not Intel's, torch's MKL uses half the width and its oneDNN all of it."""
-    about = Path("/proc/cpuinfo")
+def _has_wide_onednn() -> bool:
+    """AVX-512, and a oneDNN that joins a product and an activation."""
     return (
         torch.backends.cpu.get_cpu_capability() == "AVX512"
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-        and about.exists()
-        and "GenuineIntel" not in about.read_text(errors="replace")
     )
 
 
-_MKL_IS_NARROW = _mkl_is_narrow()
-_LINEAR: Any = torch.ops.mkldnn._linear_pointwise.default if _MKL_IS_NARROW else None
+def _is_of_intel() -> bool:
+    """On other CPUs torch's MKL uses half the width of AVX-512, and its oneDNN all of it."""
+    about = Path("/proc/cpuinfo")
+    return not about.exists() or "GenuineIntel" in about.read_text(errors="replace")
+
+
+_FUSED: Any = torch.ops.mkldnn._linear_pointwise.default if _has_wide_onednn() else None
+_MKL_IS_NARROW = _FUSED is not None and not _is_of_intel()
+_LINEAR: Any = _FUSED if _MKL_IS_NARROW else None
