@@ -14,7 +14,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "launch": ("srl.cli.launch:run_command", "run an experiment; same as python -m srl.launch"),
     "list": ("srl.cli.look:list_", "list the experiments, and the names that they can use"),
     "graph": ("srl.cli.look:graph", "show workers and streams of an experiment or a run, as text or --mermaid"),
-    "check": ("srl.cli.look:check", "check an experiment without starting it; check env NAME checks an env alone"),
+    "check": (
+        "srl.cli.check:check",
+        "check an experiment without starting it; check env, policy or algorithm NAME checks one of these alone",
+    ),
     "expect": ("srl.cli.expect:expect", "run an experiment with several seeds and check that it reaches the return in its file"),
     "eval": ("srl.cli.play:evaluate", "play episodes with the policy of a run and print the means"),
     "play": ("srl.cli.play:play", "record a video of episodes of a run: --record FILE.mp4"),

@@ -1,8 +1,7 @@
-"""`srl list`, `srl graph` and `srl check`, which start nothing."""
+"""`srl list` and `srl graph`, which start nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from textwrap import indent
 
@@ -42,40 +41,6 @@ def graph(argv: list[str]) -> int:
         print(graph_to_yaml(wired), end="")
     else:
         print(as_mermaid(wired) if given.mermaid else as_text(wired))
-    return 0
-
-
-def check(argv: list[str]) -> int:
-    """Check an experiment, or with `env` an env alone."""
-    if argv[:1] == ["env"]:
-        return _check_env(argv[1:])
-    parser = Parser(prog="srl check", description="check an experiment without starting it")
-    parser.add_argument("words", nargs="*", help="experiment=NAME and overrides, or: env NAME")
-    experiment, overrides = words_of(parser.parse_intermixed_args(argv).words)
-    from srl.observe.sinks.console import Console
-
-    prepared = prepare(experiment, overrides)
-    print(aligned(prepared.lines(), Console().width))
-    print("OK")
-    return 0
-
-
-def _check_env(argv: list[str]) -> int:
-    parser = Parser(prog="srl check env", description="step an env alone: spaces, resets, ends of episodes, seeds, saving")
-    parser.add_argument("words", nargs="+", metavar="ENV [key=value ...]", help="env=NAME or NAME, then its settings: env.id=...")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=200)
-    given = parser.parse_intermixed_args(argv)
-    from srl.config.compose import compose
-    from srl.core.registry import load_plugins
-    from srl.envs.check import check_env
-
-    name, words = words_of(given.words)
-    composed = compose(None, [f"env={name}", *words] if name is not None else words)
-    load_plugins(composed.data.get("plugins", ()))
-    env = composed.data.get("env", "")
-    component = dict(env) if isinstance(env, Mapping) else {"use": env}
-    print("\n".join(check_env(component, seed=given.seed, ticks=given.steps).lines()))
     return 0
 
 

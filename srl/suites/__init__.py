@@ -1,0 +1,1 @@
+"""What every policy and every algorithm must hold, as checks that anybody can run: `srl check policy`, `srl check algorithm`."""
