@@ -93,13 +93,6 @@ def check_resources(graph: Graph, machine: Machine) -> None:
                 code="E08",
                 path=node_path(node, "threads"),
             )
-        if node.device == "cuda" and node.kind.gang and node.count > max(machine.gpus, 1):
-            raise UserError(
-                f"{node.count} workers '{node.name}' on cuda need a GPU each, but this machine has {count(machine.gpus, 'GPU')}",
-                ("try", f"workers.{node.name}.count={machine.gpus}, or workers.{node.name}.device=cpu"),
-                code="E08",
-                path=node_path(node, "count"),
-            )
         if (split := split_config(getattr(node.loaded, "learner", None))) is not None:
             split.check(machine, ("workers", node.name, "learner"))
         if node.device not in devices and not (node.device == "cuda" and machine.gpus):
@@ -110,12 +103,27 @@ def check_resources(graph: Graph, machine: Machine) -> None:
                 code="E08",
                 path=node_path(node, "device"),
             )
+        if node.device == "cuda" and node.kind.gang and node.count > machine.gpus:
+            raise UserError(
+                f"{node.count} workers '{node.name}' on cuda need a GPU each, but this machine has {count(machine.gpus, 'GPU')}",
+                ("try", f"workers.{node.name}.count={machine.gpus}, or workers.{node.name}.device=cpu"),
+                code="E08",
+                path=node_path(node, "count"),
+            )
 
 
 def notes(graph: Graph, machine: Machine) -> list[str]:
     """Notes about settings that are allowed but probably unintended."""
     threads = sum(graph.node(name.rpartition("/")[0]).threads for name in processes_by_host(graph)[HOME])
     found = list(crowded(graph))
+    for node in graph.nodes:
+        if (split := split_config(getattr(node.loaded, "learner", None))) is None:
+            continue
+        if split.mode != "asynchronous" and "max_lag" in node.loaded.learner.args:
+            found.append(f"learner.max_lag has no effect with mode: {split.mode}, where both sides have the same version")
+        if graph.mode == "local" and split.devices[0] == "cpu" and machine.cores <= 2:
+            cores = count(machine.cores, "usable core")
+            found.append(f"learner split: {cores} for actor, critics and all other processes: learner=single may be faster")
     if graph.mode == "local" and threads > 4 * machine.cores:
         found.append(f"{threads} threads share {count(machine.cores, 'core')}: fewer sampling.workers would waste less")
     for stream in graph.streams:

@@ -10,7 +10,7 @@ from srl.core.errors import NotImportable, UserError
 from srl.core.machine import Machine
 from srl.core.registry import REGISTRIES
 from srl.core.text import count
-from srl.core.types import AUTO, HOME, LOCAL, Component
+from srl.core.types import HOME, LOCAL, Component
 from srl.core.where import Provenance
 from srl.graph import replays
 from srl.graph.builder import GraphBuilder
@@ -123,7 +123,7 @@ def _named(policy: str, why: str, sizes: Sizes) -> str:
 def _learner(experiment: Experiment, sizes: Sizes) -> Component:
     """What `learner:` has become, if it is the same for all policies."""
     found = [chosen.learner for chosen in sizes.learners.values()]
-    return found[0] if experiment.learner.use == AUTO and found and found.count(found[0]) == len(found) else experiment.learner
+    return found[0] if found and found.count(found[0]) == len(found) else experiment.learner
 
 
 def _sizes(experiment: Experiment, machine: Machine, *, remote: bool, together: bool, apart: bool) -> Sizes:

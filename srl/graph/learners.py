@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from srl.config.experiment import Experiment
+from srl.core.errors import UserError
 from srl.core.learner import split_config
 from srl.core.load import load
 from srl.core.machine import Machine
@@ -40,10 +41,12 @@ def choose_learner(experiment: Experiment, machine: Machine, policy: str, *, dev
     learner = learner_of(experiment, policy)
     is_auto = learner.use == AUTO
     if is_auto:
-        learner = Component("split", {"mode": "asynchronous"}) if apart else Component("single")
+        learner = Component("split", {"mode": "asynchronous"}) if apart and _has_two(machine, device) else Component("single")
     algorithm, ranks = experiment.entries()[policy].algorithm, ranks_of(experiment, policy)
     in_parts = algorithm is not None and algorithm.use in IN_PARTS
-    if split_config(learner) is not None or not in_parts:
+    if split_config(learner) is not None:
+        return _on_devices(learner, experiment.device, machine)
+    if not in_parts:
         return Chosen(learner=learner)
     cores = count(machine.cores, "usable core")
     if ranks > 1:
@@ -74,6 +77,32 @@ def learner_of(experiment: Experiment, policy: str) -> Component:
         if "learner" in (said := experiment.workers.get(name, {})):
             return load(Component, said["learner"], path=("workers", name, "learner"))
     return experiment.learner
+
+
+def _has_two(machine: Machine, device: str) -> bool:
+    """Devices of a kind."""
+    return (machine.cores if device == "cpu" else machine.gpus) >= 2
+
+
+def _on_devices(learner: Component, device: str, machine: Machine) -> Chosen:
+    """A split learner whose devices are not named has two GPUs, or else two cores. `device`: what the file says."""
+    if "devices" in learner.args or device == "cpu" or (device == "auto" and not machine.gpus):
+        return Chosen(learner=learner)
+    if machine.gpus >= 2:
+        return Chosen(learner=_named(learner, "cuda:0", "cuda:1"), why=f"learner split over 2 of {count(machine.gpus, 'GPU')}")
+    if device == "auto":
+        why = "learner split over two cores: actor and critics cannot share 1 GPU"
+        return Chosen(learner=_named(learner, "cpu", "cpu"), why=why)
+    raise UserError(
+        f"a split learner needs two GPUs, but this machine has {count(machine.gpus, 'GPU') if machine.gpus else 'no GPU'}",
+        ("try", "device=cpu, for a core each, or learner=single"),
+        code="E08",
+        path=("learner",),
+    )
+
+
+def _named(learner: Component, *devices: str) -> Component:
+    return Component(learner.use, {**learner.args, "devices": list(devices)})
 
 
 def _two_threads(why: str) -> Chosen:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,7 @@ class PeerLine:
 
     def __init__(self, changed: threading.Condition, inbox: deque[Any], outbox: deque[Any], over: threading.Event) -> None:
         self._changed, self._inbox, self._outbox, self._over = changed, inbox, outbox, over
+        self.waited = 0.0
         self.heard: Callable[[dict[str, Any]], None] = lambda message: None
 
     @classmethod
@@ -138,4 +140,6 @@ class PeerLine:
     def _sleep(self) -> None:
         if self._over.is_set():
             raise RunError("the other side has ended", code="R01")
+        began = perf_counter()
         self._changed.wait()
+        self.waited += perf_counter() - began

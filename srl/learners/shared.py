@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 import msgpack
@@ -70,6 +71,7 @@ class Line:
 
     def __init__(self, control: socket.socket, own_bell: int, other_bell: int, other: str) -> None:
         self._control, self._own, self._other = control, own_bell, other_bell
+        self.waited = 0.0
         self.name = other
         """Of the other side, for errors."""
         self._poll = select.poll()
@@ -84,6 +86,9 @@ class Line:
 
     def wait(self, ready: Callable[[], bool]) -> None:
         """Sleep until this is true; only what the other side does can make it true."""
+        if ready():
+            return
+        began = perf_counter()
         while not ready():
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._own:
@@ -91,6 +96,7 @@ class Line:
                         os.eventfd_read(self._own)
                 else:
                     self.heard(self.receive())
+        self.waited += perf_counter() - began
 
     def send(self, message: Mapping[str, Any]) -> None:
         """To the other side. Arrays in it are copied."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from srl.api.algorithm import Metrics
+from srl.api.algorithm import Feedback, Metrics
 from srl.api.batch import Batch
 from srl.api.parts import Held, InParts
 from srl.core.learner import SingleConfig
@@ -24,6 +24,9 @@ CRITICS, ACTOR = 0, 1
 
 class Link(Protocol):
     """How a side sees the other one."""
+
+    waited: float
+    """Seconds, in all."""
 
     def wait(self, ready: Callable[[], bool]) -> None:
         """Sleep until the other side has made this true."""
@@ -52,7 +55,8 @@ class Side(SingleLearner):
         self._mine: Slots | None = None
         self._theirs: Slots | None = None
         self._questions: Questions | None = None
-        self._waited = 0.0
+        self._waited = self._busy = 0.0
+        """Seconds within updates: waits for the other side, and the rest."""
         self._since = perf_counter()
 
     def connect(self, link: Link, mine: Slots, theirs: Slots, *, lag: int, questions: Questions | None = None) -> None:
@@ -60,6 +64,15 @@ class Side(SingleLearner):
         self._link, self._mine, self._theirs, self._lag, self.round = link, mine, theirs, lag, 0
         self._questions = questions
         self._publish()
+
+    def update(self, rows: Mapping[str, Any]) -> Feedback | None:
+        assert self._link is not None
+        before, began = self._link.waited, perf_counter()
+        feedback = super().update(rows)
+        waited = self._link.waited - before
+        self._waited += waited
+        self._busy += perf_counter() - began - waited
+        return feedback
 
     def _learn(self, batch: Batch) -> Metrics:
         assert isinstance(self.algorithm, InParts)
@@ -102,9 +115,11 @@ class Side(SingleLearner):
         self._link.ring()
 
     def metrics(self) -> dict[str, float]:
-        now = perf_counter()
-        share, self._waited, self._since = self._waited / max(now - self._since, 1e-9), 0.0, now
-        return {**super().metrics(), f"{self.part.name}_waits": share, f"{self.part.name}_version": float(self.clock.updates)}
+        now, name = perf_counter(), self.part.name
+        seconds, self._since = max(now - self._since, 1e-9), now
+        own = {f"{name}_waits": self._waited / seconds, f"{name}_busy": self._busy / seconds}
+        self._waited = self._busy = 0.0
+        return {**super().metrics(), **own, f"{name}_version": float(self.clock.updates)}
 
     def owned(self, groups: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Array]]:
         """Of all arrays of a state those that this side changes."""
@@ -123,10 +138,7 @@ class Side(SingleLearner):
     def _wait_for(self, version: int) -> None:
         theirs = self._theirs
         assert theirs is not None and self._link is not None
-        if theirs.version < version:
-            began = perf_counter()
-            self._link.wait(lambda: theirs.version >= version)
-            self._waited += perf_counter() - began
+        self._link.wait(lambda: theirs.version >= version)
 
 
 def _places(held: Held) -> set[int]:

@@ -86,25 +86,25 @@ def training(policy: str, values: Mapping[str, float]) -> list[str]:
 
 
 def sides(report: Report) -> str:
-    """`critics 2,972 (waits 0 %), actor 2,972 (waits 12 %), 3 updates apart`: versions of the two sides of a split learner."""
+    """`critics 2,972 (busy 99 %), actor 2,972 (busy 71 %), lag 3`: the sides of a split learner."""
     texts = []
     for policy, values in report.training.items():
         found = _sides(values)
-        parts = [f"{name} {values[f'{name}_version']:,.0f} (waits {100 * values[f'{name}_waits']:.0f} %)" for name in found]
+        parts = [f"{name} {values[f'{name}_version']:,.0f} (busy {100 * values[f'{name}_busy']:.0f} %)" for name in found]
         apart = max((abs(values.get(f"{name}_lag", 0.0)) for name in found), default=0.0)
         if parts:
-            texts.append((f"{policy}: " if policy else "") + ", ".join([*parts, f"{apart:.2g} updates apart"]))
+            texts.append((f"{policy}: " if policy else "") + ", ".join([*parts, f"lag {apart:.2g}"]))
     return "; ".join(texts)
 
 
 def _sides(values: Mapping[str, float]) -> list[str]:
     """The names of the sides that report."""
-    return [name.removesuffix("_version") for name in values if name.endswith("_version") and name[:-8] + "_waits" in values]
+    return [name.removesuffix("_version") for name in values if name.endswith("_version") and name[:-8] + "_busy" in values]
 
 
 def _side(name: str) -> str:
     """The end of a figure that sides report."""
-    return next((end for end in ("_version", "_waits", "_lag") if name.endswith(end)), "")
+    return next((end for end in ("_version", "_waits", "_busy", "_lag") if name.endswith(end)), "")
 
 
 def rates(report: Report) -> str:

@@ -96,3 +96,5 @@ def test_trainers_on_gpus_have_one_each() -> None:
     check_resources(graph, Machine(cores=4, gpus=2, shared_free=1 << 34))
     with raises("E08", match="2 workers 'trainer' on cuda need a GPU each, but this machine has 1 GPU"):
         check_resources(graph, Machine(cores=4, gpus=1, shared_free=1 << 34))
+    with raises("E08", match="'trainer' needs device cuda, but this machine has no GPU"):
+        check_resources(graph, Machine(cores=4, gpus=0, shared_free=1 << 34))

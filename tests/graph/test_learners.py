@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from srl.config.experiment import read_experiment
+from srl.core.learner import split_config
 from srl.core.machine import Machine
 from srl.graph import learners
+from srl.graph.check import check_resources, notes
 from srl.graph.decide import Decided, decide
+from tests.errors import raises
 
 
 def decided(machine: Machine, **settings: Any) -> Decided:
@@ -59,6 +62,45 @@ def test_the_learner_is_chosen_by_cores_devices_and_batch(
     node = found.graph.node("trainer")
     assert (node.loaded.learner.use, node.threads, found.experiment.learner.use) == (learner, threads, learner)
     assert why in found.why[-1]
+
+
+SPLIT = {"learner": {"use": "split"}}
+
+
+@pytest.mark.parametrize(
+    ("machine", "settings", "learner", "devices"),
+    [
+        (cores(2), SPLIT, "split", ("cpu", "cpu")),
+        (cores(2, 1), SPLIT, "split", ("cpu", "cpu")),
+        (cores(2, 2), SPLIT, "split", ("cuda:0", "cuda:1")),
+        (cores(2, 2), {**SPLIT, "device": "cpu"}, "split", ("cpu", "cpu")),
+        (cores(2, 2), {"layout": "spreeze"}, "split", ("cuda:0", "cuda:1")),
+        (cores(2), {"layout": "spreeze"}, "split", ("cpu", "cpu")),
+        (cores(8, 1), {"layout": "spreeze"}, "single", None),
+    ],
+)
+def test_a_split_learner_has_two_devices_of_a_kind(machine: Machine, settings: Any, learner: str, devices: Any) -> None:
+    found = decided(machine, **settings)
+    check_resources(found.graph, machine)
+    node = found.graph.node("trainer")
+    split = split_config(node.loaded.learner)
+    assert node.loaded.learner.use == learner and (split.devices if split is not None else None) == devices
+    again = decide(found.experiment, machine=machine)
+    assert again.graph == found.graph
+
+
+@pytest.mark.parametrize(("gpus", "has"), [(0, "no GPU"), (1, "1 GPU")])
+def test_a_split_learner_without_two_gpus_is_refused_where_cuda_is_asked_for(gpus: int, has: str) -> None:
+    with raises("E08", "learner", match=f"a split learner needs two GPUs, but this machine has {has}"):
+        decided(cores(4, gpus), **SPLIT, device="cuda")
+
+
+def test_settings_of_a_split_learner_without_effect_are_noted() -> None:
+    found = decided(cores(4), learner={"use": "split", "max_lag": 3})
+    assert [text for text in notes(found.graph, cores(4)) if "max_lag has no effect with mode: simultaneous" in text]
+    assert [text for text in notes(found.graph, cores(2)) if "learner split: 2 usable cores for actor, critics and all" in text]
+    there = decided(cores(4), learner={"use": "split", "max_lag": 3, "mode": "asynchronous"})
+    assert not [text for text in notes(there.graph, cores(4)) if "learner" in text]
 
 
 @pytest.mark.parametrize("how", [{"learner": "single"}, {"workers": {"trainer": {"learner": "single"}}}])

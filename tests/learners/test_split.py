@@ -55,6 +55,13 @@ def task(algorithm: Any, rows: int = 53, **config: Any) -> Any:
     return learner(algorithm, rows=rows, policy={"normalize_obs": True}, **config).task
 
 
+def check_shares(shown: dict[str, float], *sides: str) -> None:
+    """Both are busy for some of the time, and wait for each other for some of the rest."""
+    for side in sides:
+        busy, waits = shown[f"{side}_busy"], shown[f"{side}_waits"]
+        assert 0 < busy < 1 and 0 <= waits < 1 and busy + waits <= 1
+
+
 def run(made: Any, updates: range, rows: int = 53) -> None:
     for update in updates:
         made.clock.updates, made.clock.env_steps, made.clock.progress = update, 10 * update, update / 300
@@ -86,6 +93,7 @@ def test_simultaneous_sides_are_a_single_learner(algorithm: Any, rows: int, spli
     assert {name: shown[name] for name in shown if "lag" in name or "version" in name} == {
         f"{both.other.name}_lag": 0, "actor_lag": 0, "actor_version": 199, f"{both.other.name}_version": 199,
     }  # fmt: skip
+    check_shares(shown, "actor", both.other.name)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -149,7 +157,9 @@ def test_exact_sides_are_a_single_learner_whose_critics_move_first(algorithm: An
     run(single, range(200), rows)
     run(both, range(200), rows)
     check_equal(single, both)
-    assert single.metrics().items() <= both.metrics().items()
+    shown = both.metrics()
+    assert single.metrics().items() <= shown.items()
+    check_shares(shown, "actor", both.other.name)
 
 
 def test_critics_with_batch_normalization_are_split_exactly_only(split: Any) -> None:
@@ -193,6 +203,7 @@ def test_sides_in_two_threads_are_a_single_learner(algorithm: Any, mode: Any) ->
     both.restore(groups, state)
     run(both, range(60, 100))
     check_equal(single, both)
+    check_shares(both.metrics(), "actor", both.other.name)
     thread = both._thread
     assert thread is not None and thread.is_alive()
     both.close()

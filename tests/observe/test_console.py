@@ -258,8 +258,16 @@ def test_speed_and_lag_of_learning_have_a_place_on_a_narrow_screen() -> None:
 
 
 def test_the_sides_of_a_split_learner_have_a_line_of_their_own() -> None:
-    values = {"q": 1.0, "critics_version": 2972.0, "critics_waits": 0.0, "actor_version": 2972.0, "actor_waits": 0.117}
+    values = {
+        "q": 1.0,
+        "critics_version": 2972.0,
+        "critics_busy": 0.993,
+        "critics_waits": 0.0,
+        "actor_version": 2972.0,
+        "actor_busy": 0.714,
+    }
     found = replace(REPORT, training={"": {**values, "actor_lag": -2.8, "critics_lag": 3.0}, "other": {"q": 2.0}})
-    assert sides(found) == "critics 2,972 (waits 0 %), actor 2,972 (waits 12 %), 3 updates apart"
+    assert sides(found) == "critics 2,972 (busy 99 %), actor 2,972 (busy 71 %), lag 3"
     shown = "\n".join(screen(found))
     assert "sides critics 2,972" in shown and "_version" not in shown and "_lag" not in shown and "q 1" in shown
+    assert "_busy" not in shown and "_waits" not in shown
