@@ -25,7 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "watch": ("srl.cli.watch:watch", "show the newest policy of a run at play, in a window or a browser; Ctrl-C detaches"),
     "bench": (
         "srl.cli.bench:bench",
-        "bench limit experiment=NAME: measure the highest possible and the achieved rate",
+        "bench limit experiment=NAME: measure the highest possible and the achieved rate; bench scale: of a run on many hosts",
     ),
     "status": ("srl.cli.status:status", "list the newest runs: state, env steps, return, duration"),
     "stop": ("srl.cli.asking:stop", "end a run that is under way: save, and print the command that resumes"),

@@ -41,7 +41,14 @@ class Costs:
 
 def bench(argv: list[str]) -> int:
     """Measure and print. The ratio can be compared between machines."""
-    parser = Parser(prog="srl bench", description="limit experiment=NAME: measure the limit, the achieved rate and their ratio")
+    if argv[:1] == ["scale"]:
+        from srl.cli.scale import scale
+
+        return scale(argv[1:])
+    parser = Parser(
+        prog="srl bench",
+        description="limit experiment=NAME: measure the limit, the achieved rate and their ratio (scale: its own --help)",
+    )
     parser.add_argument("what", choices=["limit"])
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
     parser.add_argument(
