@@ -66,9 +66,9 @@ def sb3_solved(peers: Path, seed: int) -> float:
     return math.inf if found is None else float(found)
 
 
-def run_peer(peers: Path, name: str, seed: int, *words: str) -> dict[str, Any]:
+def run_peer(peers: Path, name: str, seed: int, *words: str, task: str = "ppo") -> dict[str, Any]:
     python = peers / ("sample_factory" if name == "sample_factory" else name) / "bin" / "python"
-    command = [str(python), str(HERE / "peers" / f"{name}_ppo.py"), "--seed", str(seed), *words]
+    command = [str(python), str(HERE / "peers" / f"{name}_{task}.py"), "--seed", str(seed), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
@@ -88,6 +88,11 @@ def compare_rates(peers: Path, seeds: Sequence[int]) -> None:
                 run_peer(peers, "cleanrl", seed, "--steps", "400000", "--threads", threads)["rate"]
             )
         rates["sample factory"].append(run_peer(peers, "sample_factory", seed, "--steps", "400000")["rate"])
+    print_rates(rates)
+
+
+def print_rates(rates: dict[str, list[float]]) -> None:
+    """The fastest first."""
     middle = {name: statistics.median(values) for name, values in rates.items()}
     print(f"{'env steps a second':<32}{'median':>10}{'min':>10}{'max':>10}{'srl is x':>10}")
     for name, values in sorted(rates.items(), key=lambda item: -middle[item[0]]):
