@@ -11,6 +11,8 @@ from srl.core.errors import UserError
 _WITHIN = 5.0
 """Seconds to connect."""
 _PAUSE = 1.0
+_ANYWHERE = "192.0.2.1"
+"""An address that no machine should have: packets to it would leave by the usual way."""
 
 
 def address_towards(name: str, port: int = 9) -> str:
@@ -18,6 +20,19 @@ def address_towards(name: str, port: int = 9) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((name, port))  # sends nothing
         return str(probe.getsockname()[0])
+
+
+def usual_address() -> str:
+    """The address of this host that packets to anywhere have; UserError without a network."""
+    try:
+        return address_towards(_ANYWHERE)
+    except OSError as error:
+        raise UserError(
+            "cannot tell which address of this machine the hosts reach",
+            ("cause", error.strerror or str(error)),
+            ("try", "launcher.address=10.0.0.1 (the address of this machine)"),
+            path=("launcher", "address"),
+        ) from error
 
 
 def check_listen(address: str) -> None:

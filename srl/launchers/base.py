@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from srl.cluster.security import Credentials, Join, new_credentials
+from srl.core.errors import UserError
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
 from srl.core.types import HostGroup
@@ -36,6 +37,15 @@ class AnyLauncher(ABC):
         self.hosts, self.groups = hosts, groups
         self.name = name
         """Of the run."""
+
+    def check_groups(self, setting: str, names: Iterable[str], *more: str) -> None:
+        """UserError if this setting of the launcher names a group that does not exist; `more`: other names that it may have."""
+        if strange := [one for one in names if one not in self.groups and one not in more]:
+            raise UserError(
+                f"'launcher.{setting}' names hosts '{strange[0]}', but there is no such group",
+                ("groups", ", ".join((*more, *self.groups))),
+                path=("launcher", setting, strange[0]),
+            )
 
 
 class Launcher(AnyLauncher):

@@ -9,16 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from srl.cluster.address import address_towards
+from srl.cluster.address import usual_address
 from srl.cluster.security import Credentials, Join, new_credentials
-from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.types import HostGroup
 from srl.graph.hosts import Host
 from srl.launchers.base import Gone, Launcher
-
-_ANYWHERE = "192.0.2.1"
-"""An address of no machine: packets to it would leave by the usual way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,28 +40,18 @@ class External(Launcher):
 
     @property
     def _join_file(self) -> Path:
-        return Path(self.args.folder) / "join.json"
+        return Path(self.args.folder).expanduser() / "join.json"
 
     @property
     def _given(self) -> bool:
         """Whether the credentials were made before this run."""
-        return (Path(self.args.folder) / "token").exists()
+        return (Path(self.args.folder).expanduser() / "token").exists()
 
     def credentials(self) -> Credentials:
-        return Credentials.read(Path(self.args.folder)) if self._given else new_credentials()
+        return Credentials.read(Path(self.args.folder).expanduser()) if self._given else new_credentials()
 
     def check(self) -> str:
-        if self.args.address is not None:
-            return f"{self.args.address}:{self.args.port}"
-        try:
-            return f"{address_towards(_ANYWHERE)}:{self.args.port}"
-        except OSError as error:
-            raise UserError(
-                "cannot tell which address of this machine the hosts reach",
-                ("cause", error.strerror or str(error)),
-                ("try", "launcher.address=10.0.0.1 (the address of this machine)"),
-                path=("launcher", "address"),
-            ) from error
+        return f"{self.args.address or usual_address()}:{self.args.port}"
 
     def render(self) -> Mapping[str, str]:
         python, join = shlex.quote(sys.executable), shlex.quote(str(self._join_file))

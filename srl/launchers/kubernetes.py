@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import secrets
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import yaml
 
 from srl.cluster.security import Credentials, Join, new_credentials
 from srl.core.errors import UserError
@@ -20,6 +16,7 @@ from srl.core.load import option
 from srl.core.types import HOME, HostGroup
 from srl.graph.hosts import Host
 from srl.launchers.base import Home, Submitter
+from srl.launchers.documents import document, fresh_name, merged, plain_name
 
 _SECRETS = "/run/srl"
 _EXPERIMENT = "/etc/srl"
@@ -61,27 +58,22 @@ class Kubernetes(Submitter):
     args: KubernetesArgs
 
     def __init__(self, args: KubernetesArgs, hosts: Sequence[Host], groups: Mapping[str, HostGroup], name: str) -> None:
-        super().__init__(args, hosts, groups, args.name or f"{_dns(name)[: _LONGEST - 7].rstrip('-')}-{secrets.token_hex(3)}")
+        super().__init__(args, hosts, groups, args.name or fresh_name(name, _LONGEST))
         self._experiment = name
         self._used = list(dict.fromkeys(host.group for host in hosts))
-        if self.name != _dns(self.name) or len(self.name) > _LONGEST:
+        if self.name != plain_name(self.name) or len(self.name) > _LONGEST:
             raise UserError(
                 f"'launcher.name' must be at most {_LONGEST} small letters, digits and '-', not '{self.name}'",
                 path=("launcher", "name"),
             )
         for group in self._used:
-            if group != _dns(group) or len(group) > 63 - _LONGEST - 12:
+            if group != plain_name(group) or len(group) > 63 - _LONGEST - 12:
                 raise UserError(
                     f"'hosts.{group}' must have a short name of small letters, digits and '-'",
                     ("because", "pods of launcher kubernetes are named after it"),
                     path=("hosts", group),
                 )
-        if strange := [one for one in args.pods if one not in (HOME, *groups)]:
-            raise UserError(
-                f"'launcher.pods' names hosts '{strange[0]}', but there is no such group",
-                ("groups", ", ".join((HOME, *groups))),
-                path=("launcher", "pods", strange[0]),
-            )
+        self.check_groups("pods", self.args.pods, HOME)
 
     @property
     def there(self) -> Mapping[str, Any]:
@@ -97,7 +89,7 @@ class Kubernetes(Submitter):
 
     def render(self, experiment: str) -> Mapping[str, str]:
         files = self._manifests(experiment, None)
-        return {f"{name}.yaml": yaml.dump(one, Dumper=_Dumper, sort_keys=False, width=120) for name, one in files.items()}
+        return {f"{name}.yaml": document(one) for name, one in files.items()}
 
     def submit(self, experiment: str) -> Mapping[str, str]:
         files = self._manifests(experiment, new_credentials())
@@ -189,7 +181,7 @@ class Kubernetes(Submitter):
             "volumes": [{"name": name} | source for name, (_, source) in volumes.items()],
         }
         for more in (self.args.pod, self.args.pods.get(role, {})):
-            spec = _merged(spec, more)
+            spec = merged(spec, more)
         user_error = {"operator": "In", "values": [2]}
         rules: list[dict[str, Any]] = [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -235,30 +227,3 @@ class Kubernetes(Submitter):
                 code="E08",
             )
         return done.stdout
-
-
-class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks; no anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-_Dumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
-)
-
-
-def _dns(name: str) -> str:
-    """As names of objects must be."""
-    return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-") or "run"
-
-
-def _merged(base: Any, more: Any) -> Any:
-    """Mappings are merged, lists are joined, all else is replaced."""
-    if isinstance(base, Mapping) and isinstance(more, Mapping):
-        return {**base, **{key: _merged(base[key], value) if key in base else value for key, value in more.items()}}
-    if isinstance(base, list) and isinstance(more, list):
-        return [*base, *more]
-    return more

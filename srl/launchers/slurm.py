@@ -60,12 +60,7 @@ class Slurm(Launcher):
                     ("try", "a login node of the cluster, or launcher=ssh"),
                     path=("launcher",),
                 )
-        if strange := [name for name in self.args.groups if name not in self.groups]:
-            raise UserError(
-                f"'launcher.groups' names hosts '{strange[0]}', but there is no such group",
-                ("groups", ", ".join(self.groups)),
-                path=("launcher", "groups", strange[0]),
-            )
+        self.check_groups("groups", self.args.groups)
         return f"{self.args.address or self._own_address()}:{self.args.port}"
 
     def render(self) -> Mapping[str, str]:

@@ -110,7 +110,7 @@ def dry_run(tmp_path: Path) -> dict[str, str]:
     """Name of each file -> its text, as `--dry-run` prints them."""
     command = [sys.executable, "-m", "srl.launch", *WORDS, f"launcher.port={free_port()}", "--dry-run"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    parts = done.stdout.split("\n--- ")[1:]
+    parts = done.stdout.partition("\nit could not be started from here")[0].split("\n--- ")[1:]
     return {name: text for name, _, text in (part.partition("\n") for part in parts)}
 
 
