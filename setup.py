@@ -67,6 +67,7 @@ setup(
     extras_require={
         **EXTRAS,
         "all": sorted({one for group in EXTRAS.values() for one in group}),
+        "wandb": ["wandb>=0.20"],
         "docs": DOCS,
         "dev": sorted({one for group in [*EXTRAS.values(), DEV, DOCS] for one in group}),
     },

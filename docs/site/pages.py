@@ -152,7 +152,7 @@ def _settings() -> str:
 
 _KINDS = {
     "algorithm": "Algorithms", "policy": "Policies", "env": "Envs", "learner": "Learners", "worker": "Workers",
-    "launcher": "Launchers", "layout": "Layouts",
+    "launcher": "Launchers", "sink": "Sinks", "layout": "Layouts",
 }  # fmt: skip
 
 

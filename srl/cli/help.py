@@ -78,7 +78,7 @@ def _component(kind: str) -> str:
 
 def _by_name(name: str) -> str | None:
     """The settings of an algorithm, policy, env or worker: imports it."""
-    for kind in ("algorithm", "policy", "worker", "env", "learner", "launcher"):
+    for kind in ("algorithm", "policy", "worker", "env", "learner", "launcher", "sink"):
         if name in REGISTRIES[kind] or (":" in name and kind == "algorithm"):
             found = REGISTRIES[kind].resolve(name)
             schema = getattr(found, "Config", None) or getattr(found, "Args", None)

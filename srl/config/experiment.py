@@ -176,7 +176,9 @@ class Experiment:
     launcher: Component = field(default_factory=lambda: Component(LOCAL))
     """What starts the workers on `hosts`; local: all of them run on this machine; see --help launcher"""
     insecure: bool = option(False, "streams between hosts are not encrypted: faster, for a network that only you can reach")
-    sinks: tuple[str, ...] = option((), "receivers of reports besides console, metrics.jsonl and TensorBoard: my.py:Csv")
+    sinks: tuple[Component, ...] = option(
+        (), "receivers of reports besides console, metrics.jsonl and TensorBoard: wandb, prometheus, my.py:Csv"
+    )
     plugins: tuple[str, ...] = option((), "modules or .py files to import, which register names; import=pkg.mod adds one")
     name: str = option("run", "name of the folder under runs/")
 

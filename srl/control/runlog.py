@@ -14,7 +14,6 @@ from typing import Any
 from srl.control import desk
 from srl.control.members import Members
 from srl.core.errors import CannotWrite
-from srl.core.registry import REGISTRIES
 from srl.core.types import FOREIGN, BoundEnd
 from srl.graph.spec import Graph
 from srl.observe.expectation import Expectation, figure
@@ -22,7 +21,7 @@ from srl.observe.ledger import table
 from srl.observe.report import Report
 from srl.observe.result import RunResult
 from srl.observe.screen import lag, learning, rates, shares, sides
-from srl.observe.sinks.base import Lines, Sink
+from srl.observe.sinks.base import Lines, Sink, make_sink
 from srl.observe.sinks.jsonl import JsonLines
 from srl.observe.sinks.tensorboard import TensorBoard
 from srl.observe.totals import Totals
@@ -67,7 +66,7 @@ class RunLog:
         if folder is not None:
             resume_at = int(earlier["env_steps"]) if "env_steps" in earlier else None
             self._sinks = [JsonLines(folder), TensorBoard(folder, resume_at=resume_at)]
-            self._sinks += [REGISTRIES["sink"].resolve(name)(folder.path) for name in graph.sinks]
+            self._sinks += [make_sink(wanted, folder.path) for wanted in graph.sinks]
         self._sinks += sinks
         self._expectation = Expectation(graph.expect, stop=graph.stop.env_steps, reached=earlier.get("reached"))
         self._top = self.incarnation
@@ -84,6 +83,9 @@ class RunLog:
     def begin(self, plan: Lines) -> None:
         """The run starts."""
         self._give(lambda sink: sink.begin(self._graph, plan))
+        for sink in self._sinks:
+            if sink.address:
+                self.event("note", text=f"{type(sink).__name__.lower()}: {sink.address}")
 
     def report(self) -> None:
         """A report has arrived: pass it to the sinks if one is due."""

@@ -88,7 +88,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "external": "srl.launchers.external:External",
     },
     "transform": {"expert": "srl.experts:Expert"},
-    "sink": {},
+    "sink": {"wandb": "srl.observe.sinks.wandb:WandB", "prometheus": "srl.observe.sinks.prometheus:Prometheus"},
 }
 """The names that come with the package, by kind: add a line to add a thing."""
 

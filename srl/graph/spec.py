@@ -75,7 +75,7 @@ class Graph:
     stop: Stop = field(default_factory=Stop)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     plugins: tuple[str, ...] = ()
-    sinks: tuple[str, ...] = ()
+    sinks: tuple[Component, ...] = ()
     """Registered names or paths, beside the console, metrics.jsonl and TensorBoard."""
     name: str = "run"
     expect: Mapping[str, float] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from srl.config.experiment import Experiment, read_experiment, write_experiment
 from srl.config.portable import absolute, by_name
 from srl.config.render import render
 from srl.config.yaml import dump
+from srl.core.component import resolved
 from srl.core.errors import UserError
 from srl.core.machine import Machine
 from srl.core.option import written
@@ -148,8 +149,8 @@ def _decided(wanted: Experiment, machine: Machine, composed: Composed, replayed:
         check(graph)
         check_fresh(graph.policies)
         check_resources(graph, machine)
-        for name in graph.sinks:
-            REGISTRIES["sink"].resolve(name)
+        for sink in graph.sinks:
+            resolved("sink", sink, ("sinks",))
     except UserError as error:
         if wanted.graph is None and error.path is not None and error.path[:2] == ("graph", "nodes"):
             error.path = ("workers", *(key for key in error.path[2:] if key != "args"))  # where a file can set it
@@ -215,7 +216,7 @@ def _needs_plugins(experiment: Experiment) -> bool:
     names: list[tuple[str, Any]] = [("layout", experiment.layout)] if experiment.layout != "auto" else []
     names += [("worker", node.get("worker")) for node in nodes.values() if isinstance(node, Mapping)]
     names += [("worker", settings.get("use")) for settings in experiment.workers.values()]
-    names += [("sink", name) for name in experiment.sinks]
+    names += [("sink", sink.use) for sink in experiment.sinks]
     names += [("transport", stream.via) for stream in experiment.streams.values() if stream.via != "auto"]
     names += [("launcher", experiment.launcher.use)] if experiment.launcher.use != LOCAL else []
     names += [("rule", experiment.opponents.choose)] if experiment.opponents is not None else []

@@ -295,3 +295,12 @@ def _git(folder: Path) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
     return answer.stdout.strip() if answer.returncode == 0 else "no repository"
+
+
+SWEEP = "sweep.json"
+"""In the folder of a sweep: one row for each run, with its settings and figures."""
+
+
+def sweep_of(run: Path) -> Path | None:
+    """The folder of the sweep that a run is part of."""
+    return next((folder for folder in run.absolute().parents[:4] if (folder / SWEEP).is_file()), None)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from srl.core.component import resolved
+from srl.core.types import Component
 
 if TYPE_CHECKING:
     from srl.graph.spec import Graph
@@ -15,7 +19,14 @@ Lines: TypeAlias = Iterable[tuple[str, str]]
 
 
 class Sink:
-    """Override what you need. One of your own is made with the run folder: `my.py:Csv` in `sinks:` calls `Csv(folder)`."""
+    """Override what you need. One of your own is made with the run folder: `my.py:Csv` in `sinks:` calls `Csv(folder)`.
+
+    With a `Config`, a frozen dataclass, it has settings: `{use: my.py:Csv, every: 5}` calls `Csv(folder, config)`.
+    """
+
+    Config: ClassVar[type | None] = None
+    address: str = ""
+    """Where a person finds what it shows, once the run has begun."""
 
     def begin(self, graph: Graph, plan: Lines) -> None:
         """The run starts."""
@@ -28,3 +39,10 @@ class Sink:
 
     def end(self, result: RunResult) -> None:
         """The run is over: close files."""
+
+
+def make_sink(wanted: Component, folder: Path) -> Sink:
+    """The sink of a run."""
+    kind, settings = resolved("sink", wanted, ("sinks",))
+    sink: Sink = kind(folder, *settings)
+    return sink
