@@ -29,7 +29,7 @@ from srl.core.types import (
 from srl.core.where import Provenance
 
 Auto = Literal["auto"]
-_MOST_PROCESSES = 1024
+_MOST_PROCESSES = 1 << 15
 _EXPECTED = re.compile(r"env_steps|return(/.+)?")
 
 
@@ -94,6 +94,16 @@ class Opponents(PastVersions):
     """Past versions as opponents, for runs with one policy per team: some groups of envs play against them."""
 
     groups: int = option(1, "groups of envs per learning policy in which the other teams use past versions", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relays:
+    """How parameters reach many workers on other hosts: one process on each host fetches them for all there."""
+
+    above: int = option(
+        64, "processes of a group of hosts that may fetch by themselves; with more hosts, relays form a tree", low=0
+    )
+    fan_out: int = option(8, "in a tree: relays that fetch from the trainer, and from each relay", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +180,8 @@ class Experiment:
     )
     streams: Mapping[str, StreamSettings] = field(default_factory=dict)
     """Settings by stream name, by kind, or for all: {all: {via: zmq}}"""
+    relays: Relays = field(default_factory=Relays)
+    """How parameters reach many workers on other hosts."""
     workers: Mapping[str, Mapping[str, Any]] = option({}, "settings of workers by node or kind, and additional workers")
     hosts: Mapping[str, HostGroup] = field(default_factory=dict)
     """Groups of hosts by name, each with count, cores, memory, gpus, addresses; docs/cluster.md"""
@@ -207,6 +219,7 @@ SECTIONS: dict[str, type] = {
     "policies": PolicyEntry,
     "opponents": Opponents,
     "streams": StreamSettings,
+    "relays": Relays,
     "workers": WorkerSettings,
     "hosts": HostGroup,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from srl.core.types import SIDES, BoundEnd, WorkerId
-from srl.graph.placement import feeds, workers_by_process
+from srl.graph.placement import feeds, fetches, workers_by_process
 from srl.graph.spec import Graph
 from srl.workers.messages import Message, Peers
 
@@ -59,8 +59,12 @@ class Members(dict[str, Member]):
             }
             for stream in graph.streams
             if stream.kind == "sample"
+        } | {
+            stream.name: {(f"{source[0]}/{source[1]}", f"{name}/{index}") for (name, index), source in found.items()}
+            for stream in graph.streams
+            if stream.kind == "param" and (found := fetches(graph, stream.name))
         }
-        """Sample stream -> which producer feeds which consumer."""
+        """Stream -> which producer feeds which consumer, or which publisher which subscriber."""
 
     @property
     def phases(self) -> dict[str, Phase]:
@@ -106,7 +110,7 @@ class Members(dict[str, Member]):
     def _joined(self, end: BoundEnd, peer: BoundEnd) -> bool:
         """Two ends on opposite sides of one stream talk to each other."""
         fed = self._fed.get(end.stream)
-        pair = (end.worker, peer.worker) if end.side == "producer" else (peer.worker, end.worker)
+        pair = (end.worker, peer.worker) if end.side in ("producer", "publisher") else (peer.worker, end.worker)
         return fed is None or pair in fed
 
     def observers(self, dead: Member) -> dict[str, set[str]]:

@@ -58,6 +58,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "policy": "srl.workers.policy:PolicyWorker",
         "trainer": "srl.workers.trainer:TrainerWorker",
         "buffer": "srl.workers.buffer:BufferWorker",
+        "relay": "srl.workers.relay:RelayWorker",
         "replay": "srl.workers.replay:ReplayWorker",
         "evaluator": "srl.workers.evaluator:EvaluatorWorker",
         "league": "srl.workers.league:LeagueWorker",

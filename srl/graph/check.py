@@ -14,6 +14,7 @@ from srl.core.registry import REGISTRIES
 from srl.core.text import article, count
 from srl.core.types import HOME, SIDES
 from srl.core.where import dotted
+from srl.graph.connections import check_connections
 from srl.graph.hosts import check_hosts, crowded, processes_by_host
 from srl.graph.placement import members, owner, processes, processes_by_side, via_of
 from srl.graph.spec import Graph, Node, Stream
@@ -36,6 +37,7 @@ def check(graph: Graph) -> None:
     for stream in graph.streams:
         _stream(graph, stream)
     check_hosts(graph)
+    check_connections(graph)
     for node in graph.nodes:
         node.kind.check(node.loaded, node, graph)
 
@@ -217,8 +219,8 @@ def _stream(graph: Graph, stream: Stream) -> None:
             path,
             ("try", "route: fair"),
         )
-    publishers = [node for node, _, side in ends if side == "publisher"]
-    number = sum(1 if kind.first else node.count for node, kind in kinds if kind.side == "publisher")
+    publishers = [node for node, kind in kinds if kind.side == "publisher" and not kind.relays]
+    number = sum(1 if kind.first else node.count for node, kind in kinds if kind.side == "publisher" and not kind.relays)
     if number > 1:
         raise _wrong(
             f"stream '{stream.name}' has {number} publishers",

@@ -21,6 +21,7 @@ from srl.graph.layouts import APART, REMOTE, TOGETHER, Sizes
 from srl.graph.learners import choose_learner
 from srl.graph.opponents import add_opponents
 from srl.graph.ranks import check_together, most_ranks, ranks_of
+from srl.graph.relays import with_relays
 from srl.graph.spec import Graph, Node, Stream
 from srl.graph.workers import with_workers
 
@@ -190,12 +191,15 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
     known_hosts(nodes, experiment.hosts, experiment.launcher)
     if not (away := _away(experiment)):
         nodes = [replace(node, hosts=HOME) for node in nodes]
+    streams = _with_settings(streams, experiment.streams)
+    if away:
+        nodes, streams = with_relays(nodes, streams, dict(experiment.hosts), experiment.relays)
     return Graph(
         env=experiment.env,
         policies=experiment.entries(),
         agents=dict(experiment.agents),
         nodes=tuple(nodes),
-        streams=_with_settings(streams, experiment.streams),
+        streams=tuple(streams),
         mode=experiment.mode,
         seed=experiment.seed,
         stop=experiment.stop,

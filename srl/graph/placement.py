@@ -71,6 +71,33 @@ def feeds(graph: Graph, stream: str) -> dict[tuple[str, int], list[tuple[str, in
     return {one: producers[at :: len(consumers)] if pinned else producers for at, one in enumerate(consumers)}
 
 
+def fetches(graph: Graph, stream: str) -> dict[tuple[str, int], tuple[str, int]]:
+    """Subscriber of a param stream -> the worker that it fetches from, each as (node, index).
+
+    From a relay of its own host, where there is one. In a tree, relay i fetches from relay i // fan_out - 1, the first ones from
+    the trainer.
+    """
+    ends = [(node, node.port(port), index) for node, port, _ in members(graph, stream) for index in range(node.count)]
+    publishers = [
+        (node.name, index)
+        for node, port, index in ends
+        if port.side == "publisher" and not port.relays and (not port.first or not index)
+    ]
+    near = {host_of(graph, *owner(graph, node, index)): (node.name, index) for node, port, index in ends if port.relays == "host"}
+    trees = {node.name: node.loaded.fan_out for node, port, _ in ends if port.relays == "tree"}
+    found = {}
+    for node, port, index in ends:
+        if port.side != "subscriber":
+            continue
+        if near:
+            found[node.name, index] = near[host_of(graph, *owner(graph, node, index))]
+        elif node.name in trees and index >= trees[node.name]:
+            found[node.name, index] = (node.name, index // trees[node.name] - 1)
+        elif publishers:
+            found[node.name, index] = publishers[0]
+    return found
+
+
 def processes(graph: Graph, node: Node) -> set[tuple[str, int]]:
     """The processes that its workers live in, each by the worker that owns it."""
     return {owner(graph, node, index) for index in range(node.count)}
@@ -102,6 +129,8 @@ def via_of(graph: Graph, stream: Stream) -> str:
         if homes and all(home == other for home, other in homes):
             return "inproc"
         return "shm" if all(host_of(graph, *home) == host_of(graph, *other) for home, other in homes) else "zmq"
+    if stream.kind == "param" and any(node.port(port).relays == "host" for node, port, _ in members(graph, stream.name)):
+        return "shm"
     first, *others = processes_by_side(graph, stream.name).values()
     together = all(other == first for other in others) and (stream.kind == "infer" or len(first) == 1)
     if together:

@@ -17,7 +17,7 @@ class Node:
 
     name: str
     worker: str
-    count: int = option(1, "how many workers", low=1, high=1024)
+    count: int = option(1, "how many workers", low=1, high=1 << 15)
     args: Mapping[str, Any] = field(default_factory=dict)
     ports: Mapping[str, str] = field(default_factory=dict)
     """Port of the worker class -> name of a stream."""

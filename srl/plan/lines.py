@@ -37,7 +37,11 @@ def plan_lines(
     lines.append(("workers", "\n".join(_node_line(graph, node) for node in graph.nodes)))
     if graph.hosts:
         lines += [("launcher", words(graph.launcher)), ("hosts", hosts_lines(graph))]
-        far = [one.name for one in graph.streams if via_of(graph, one) != "inproc" and len(stream_hosts(graph, one.name)) > 1]
+        far = [
+            one.name
+            for one in graph.streams
+            if via_of(graph, one) not in ("inproc", "shm") and len(stream_hosts(graph, one.name)) > 1
+        ]
         lines.append(("between hosts", ", ".join(far) or "no stream"))
         if graph.insecure:
             lines.append(("insecure", "streams between hosts are not encrypted: whoever reaches their ports can read them"))

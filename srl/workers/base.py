@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from srl.core.readings import Reading
 from srl.core.spec import TreeSpec
@@ -32,6 +32,8 @@ class Port:
     """Of a sample consumer: pinned, where its node has several workers."""
     first: bool = False
     """Only worker 0 of a node joins the stream."""
+    relays: Literal["", "host", "tree"] = ""
+    """Of a param publisher that passes versions on: to subscribers of its own host, or to other workers of its node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ class BufferArgs:
 class BufferWorker(Resumable, Worker):
     """Requests only what its consumer has requested, so the staleness bound holds end to end."""
 
-    ports = {"source": Port("sample", "consumer"), "sink": Port("sample", "producer")}
+    ports = {"source": Port("sample", "consumer", divided=True), "sink": Port("sample", "producer")}
     Args = BufferArgs
     noun = "buffer"
     advice = ("a second buffer", "smaller records")
