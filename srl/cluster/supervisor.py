@@ -36,6 +36,9 @@ REPORT_EVERY = 1.0
 PATIENCE = 1800.0
 """Seconds without a controller after which the supervisor itself gives up."""
 
+OWN_LEASE = LEASE + 10.0
+"""Seconds without a controller after which workers stop: later than the controller gives them up, which it may notice later."""
+
 _GRACE = 15.0
 _LOOK_EVERY = 1.0
 """Seconds between two looks for new files."""
@@ -46,7 +49,7 @@ _WINDOW = 32
 class Supervisor:
     """One host's processes, and the call to the controller."""
 
-    def __init__(self, join: Join, host: int, *, lease: float = LEASE, patience: float = PATIENCE) -> None:
+    def __init__(self, join: Join, host: int, *, lease: float = OWN_LEASE, patience: float = PATIENCE) -> None:
         self._backend = ProcessBackend()
         self._lease, self._patience = lease, patience
         name, _, port = join.address.rpartition(":")
@@ -205,7 +208,7 @@ def main() -> int:
     parser.add_argument("--join", default="-", help="file with the join line; -: standard input")
     parser.add_argument("--lifeline", action="store_true", help="end when standard input does")
     parser.add_argument("--wait", type=float, default=0.0, help="seconds that the controller may take to start")
-    parser.add_argument("--lease", type=float, default=LEASE)
+    parser.add_argument("--lease", type=float, default=OWN_LEASE)
     parser.add_argument("--patience", type=float, default=PATIENCE)
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(PREEMPTED))  # also as process 1 of a container

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from srl.cluster.files import seeds
 from srl.cluster.rpc import RemoteBackend
+from srl.cluster.wire import LEASE
 from srl.control.backend import CompositeBackend
 from srl.control.processes import ProcessBackend
 from srl.core.errors import UserError
@@ -26,14 +27,14 @@ _TRIED = float("inf")
 class LaunchedBackend(CompositeBackend):
     """The processes of this machine, and those of the hosts that a launcher starts."""
 
-    def __init__(self, graph: Graph, run_folder: Path) -> None:
+    def __init__(self, graph: Graph, run_folder: Path, *, lease: float = LEASE) -> None:
         launcher = launcher_of(graph)
         assert isinstance(launcher, Launcher)
         self.launcher = launcher
         self._hosts = hosts_of(graph)
         names = [host.name for host in self._hosts]
         placed = {process: host for host, processes in processes_by_host(graph).items() for process in processes}
-        where = {process: names.index(host) if host in names else -1 for process, host in placed.items()}
+        self._where = where = {process: names.index(host) if host in names else -1 for process, host in placed.items()}
         bind = self.launcher.check()
         self._home = ProcessBackend()
         self.remote = RemoteBackend(
@@ -41,6 +42,7 @@ class LaunchedBackend(CompositeBackend):
             lambda one: where[one],
             credentials=launcher.credentials(),
             run=graph.name,
+            lease=lease,
             bind=bind,
             folder=run_folder,
             seeds=lambda one: seeds(graph, run_folder, self._hosts[one].group),
@@ -75,6 +77,8 @@ class LaunchedBackend(CompositeBackend):
             if gone.host in self._waiting:
                 raise _not_there(self._hosts[gone.host].words, gone.reason)
             self._lost(gone)
+        for host in {self._where[message["process"]] for message in messages if message["type"] == "lost"}:
+            self._expect_back(host)  # its lease has ended
         self._start_again()
         if self._waiting and time.monotonic() > self._late:
             late = ", ".join(self._hosts[host].words for host in sorted(self._waiting))
@@ -87,9 +91,14 @@ class LaunchedBackend(CompositeBackend):
         until, _ = self._returning.get(gone.host, (now, now))
         if until <= now:  # gone for the first time, or for too long: its processes count as dead
             self.remote.give_up(gone.host, gone.reason)
-            until = now + _RETURN
-        if gone.host in self._restarted:
-            self._returning[gone.host] = (until, now + _PAUSE)
+        self._expect_back(gone.host)
+
+    def _expect_back(self, host: int) -> None:
+        """Its supervisor is started again after a pause."""
+        now = time.monotonic()
+        until, _ = self._returning.get(host, (now, now))
+        if host in self._restarted:
+            self._returning[host] = (until if until > now else now + _RETURN, now + _PAUSE)
 
     def _start_again(self) -> None:
         """Start the supervisors of hosts that were lost, with a pause between two attempts."""

@@ -48,6 +48,8 @@ class PipedLauncher(Launcher):
             self.again(host, join)
 
     def again(self, host: int, join: Join) -> bool:
+        if host in self.running:  # it hangs: its host was given up
+            self._end(host, 0.0)
         self._outputs[host] = tempfile.TemporaryFile()  # noqa: SIM115
         self.running[host] = start_supervisor(self.command(host), join, self._outputs[host])
         return True

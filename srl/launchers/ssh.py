@@ -15,8 +15,8 @@ from srl.core.errors import UserError
 from srl.core.load import option
 from srl.launchers.piped import PipedLauncher
 
-_OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=1", "ServerAliveCountMax=5", "LogLevel=ERROR")
-"""No question is asked; a cut link is noticed after 5 seconds."""
+_OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=12", "LogLevel=ERROR")
+"""No question is asked. A link may be cut for a while: the lease of a host ends before ssh gives up."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,8 @@ class Wakeup:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_ids = count()
         self._poll: Any = None
+        self._connected = False
+        """Whether there ever was a socket: it goes with a peer that dies, and comes again with its next incarnation."""
         self._selectable: list[int] = []
         """All descriptors, where `select` can take them."""
         self._context: Any = None
@@ -64,7 +66,7 @@ class Wakeup:
     def add_socket(self, socket: Any, drain: Callable[[], int]) -> None:
         """Call `drain` when the ZeroMQ socket has something."""
         self._sockets[socket] = drain
-        self._poll = None
+        self._poll, self._connected = None, True
 
     def remove_socket(self, socket: Any) -> None:
         self._sockets.pop(socket, None)
@@ -150,8 +152,8 @@ class Wakeup:
 
     @property
     def outside(self) -> bool:
-        """A peer in another process can send messages, so an idle sweep is no deadlock."""
-        return bool(self._sockets) or any(end is not None for end in self._ends)
+        """A peer in another process can send messages, or come back, so an idle sweep is no deadlock."""
+        return self._connected or any(end is not None for end in self._ends)
 
     def close(self) -> None:
         """Give everything back. Idempotent."""

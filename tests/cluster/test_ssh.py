@@ -127,7 +127,7 @@ def test_a_host_that_loses_power_ends_the_run_and_the_other_host_is_left_empty(h
 @pytest.mark.parametrize("how", ["power", "cable"])
 def test_a_host_that_is_lost_comes_back(hosts: TwoHosts, tmp_path: Path, how: str) -> None:
     work = placed(hosts, stop={"seconds": 100}, on_failure="restart")
-    controller = controlled(work, tmp_path)
+    controller = controlled(work, tmp_path, LaunchedBackend(work, tmp_path, lease=5.0))
 
     def lose() -> None:
         hosts.power_off(2) if how == "power" else hosts.cut(2)
@@ -146,6 +146,75 @@ def test_a_host_that_is_lost_comes_back(hosts: TwoHosts, tmp_path: Path, how: st
     (ledger,) = controller.totals.ledgers()
     assert ledger.balanced, table([ledger])
     until(lambda: hosts.processes(1) == hosts.processes(2) == [])
+
+
+@pytest.mark.long
+def test_a_trainer_whose_host_loses_power_continues_from_its_checkpoint(hosts: TwoHosts, tmp_path: Path) -> None:
+    one, two = ADDRESSES
+    words = [
+        "experiment=cartpole", "launcher=ssh", f"launcher.options=[{', '.join(map(repr, hosts.options))}]", "layout=impala",
+        f"hosts.cpu={{addresses: [{one}]}}", f"hosts.gpu={{addresses: [{two}], shared: false}}", "workers.actor.hosts=cpu",
+        "sampling.workers=1", "workers.trainer={hosts: gpu, on_failure: restart}", "workers.evaluator.hosts=gpu",
+        "checkpoint.every=5", "stop={seconds: 240}", f"--runs={tmp_path / 'runs'}", "--quiet",
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "srl.launch", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        try:
+            until(lambda: run.poll() is not None or len(list(tmp_path.glob("runs/*/*/checkpoints/step_*"))) >= 2)
+            (folder,) = tmp_path.glob("runs/*/*")
+            hosts.power_off(2)
+            saved = checkpoint.latest(folder / "checkpoints")
+            assert saved is not None
+            until(lambda: '"died"' in (folder / "events.jsonl").read_text(), 90)
+            hosts.power_on(2)
+            until(lambda: steps(folder) > checkpoint.step_of(saved), 90)
+            assert subprocess.run([sys.executable, "-m", "srl", "stop", str(folder)], check=False).returncode == 0
+            assert run.wait(60) == 130
+            said = run.stdout.read() if run.stdout is not None else ""
+            assert " ok\n" in said, said
+        finally:
+            run.kill()
+    newest = checkpoint.latest(folder / "checkpoints")
+    assert newest is not None and checkpoint.step_of(newest) > checkpoint.step_of(saved)
+    until(lambda: hosts.processes(1) == hosts.processes(2) == [])
+
+
+def steps(folder: Path) -> int:
+    """Env steps of the newest checkpoint."""
+    newest = checkpoint.latest(folder / "checkpoints")
+    return checkpoint.step_of(newest) if newest is not None else 0
+
+
+@pytest.mark.parametrize("seconds", [5, pytest.param(30, marks=pytest.mark.long)])
+def test_nothing_is_lost_when_a_link_is_cut_for_a_while(hosts: TwoHosts, tmp_path: Path, seconds: float) -> None:
+    work = placed(hosts, stop={"seconds": 110})
+    controller = controlled(work, tmp_path)
+    taken: list[int] = []
+
+    def cut() -> None:
+        hosts.cut(2)
+        threading.Event().wait(seconds)
+        hosts.plug(2)
+        healed, before = time.monotonic(), arrived(controller, "counter/1")
+        until(lambda: arrived(controller, "counter/1") > before + 500)
+        taken.append(round(time.monotonic() - healed, 1))
+        controller.stop()
+
+    cutter = when_working(controller, cut)
+    result = controller.run()
+    cutter.join()
+    print(f"after a cut of {seconds} s: 500 numbers within {taken} s")
+    assert result.kind == "done", result.format()
+    assert not controller.totals.restarts
+    (ledger,) = controller.totals.ledgers()
+    assert ledger.balanced and not ledger.dropped.get("died"), table([ledger])
+    assert hosts.processes(1) == hosts.processes(2) == []
+
+
+def arrived(controller: Controller, worker: str) -> int:
+    """What this worker has counted, as far as its host has reported."""
+    seen = controller.totals._workers.get(worker)
+    return int(seen.report.reading["env_steps"]) if seen is not None else 0
 
 
 def test_a_host_that_is_off_is_named(hosts: TwoHosts, tmp_path: Path) -> None:

@@ -75,6 +75,9 @@ def test_a_watched_descriptor_calls_back(wakeup: Wakeup, rest: float) -> None:
     wakeup.deliver()
     assert seen == [b"a", b"b"]
     assert not wakeup.outside
+    wakeup.add_socket("a peer", lambda: 0)
+    wakeup.remove_socket("a peer")
+    assert wakeup.outside, "its next incarnation may come"
     os.close(reader)
     os.close(pipe)
 
