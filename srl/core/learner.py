@@ -24,6 +24,9 @@ class SingleConfig:
         "of actor and critics (sac, td3, ddpg). simultaneous: each learns from the other as it was before the update;"
         " sequential: the critics move first",
     )
+    prefetch: bool | None = option(
+        None, "copy the next batch to the device while this one trains; null: if the device is a GPU (not with mode=inline)"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +104,16 @@ def check_learner(learner: Component, *, algorithm: str, threads: int, path: Pat
             code="E10",
             path=path,
         )
+
+
+def prefetches(device: str, wanted: bool | None) -> bool:
+    """Whether a learner on one device copies batches ahead. `wanted`: its setting."""
+    return device != "cpu" if wanted is None else wanted
+
+
+def copies_ahead(learner: Component, device: str) -> bool:
+    """The same of a learner that is not made yet."""
+    return learner.use == "single" and prefetches(device, load(SingleConfig, learner.args, path="learner").prefetch)
 
 
 def _gpus(machine: Machine) -> Sequence[str]:

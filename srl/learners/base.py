@@ -44,7 +44,8 @@ class Task:
 class Learner(Protocol):
     """A class with `__init__(task, config)`, and `Config` if it has settings. The trainer sets `clock` before every update.
 
-    `knows_ranks = True` if several may train one policy together (`Task.ranks`).
+    `knows_ranks = True` if several may train one policy together (`Task.ranks`). `tell(rows)`, if it has one that is not None, is
+    called with the batch of a later update as soon as that has come; its memory stays as it is until then.
     """
 
     clock: Clock

@@ -43,7 +43,7 @@ class Side(SingleLearner):
     knows_ranks = False
 
     def __init__(self, task: Task, which: int) -> None:
-        super().__init__(task, SingleConfig())
+        super().__init__(task, SingleConfig(prefetch=False))
         assert isinstance(self.algorithm, InParts)
         parts = self.algorithm.made_parts
         self.part, self.other = parts[which], parts[1 - which]

@@ -17,7 +17,7 @@ from srl.core.threads import keep_freed_memory, limit_numpy
 from srl.core.tree import Array
 from srl.learners.base import Groups, Task
 from srl.learners.flat import KINDS, FlatOptimizer, sum_gradients
-from srl.learners.intake import Intake
+from srl.learners.intake import intake_of
 from srl.learners.saved import Saved
 from srl.learners.state import host, named, restore_state, state_of
 from srl.learners.together import Together
@@ -62,7 +62,8 @@ class SingleLearner:
             self._vary()
         self._saved = Saved(self.algorithm)
         needs = task.algorithm.needs(task.config, task.spec)
-        self.intake = Intake(task.shape, self.device, task.seed, joint=needs.joint, ranks=ranks, between=task.between)
+        self.intake = intake_of(task, config, joint=needs.joint)
+        self.tell = self.intake.tell
         self._length = needs.window.length if needs.replay is not None and needs.window.length else task.shape.steps
         """Rows of a column that are trained, without a burn-in."""
         self._published = self.algorithm.published()
@@ -89,7 +90,7 @@ class SingleLearner:
         """The means since the last call: the only place that waits for the device."""
         means = {name: float(total) / self._counts[name] for name, total in self._sums.items()}
         self._sums, self._counts = {}, {}
-        return means
+        return {**means, **self.intake.metrics()}
 
     def params(self) -> dict[str, Array]:
         """Parameters and buffers of what is published, by name; on CPU they are views of the live ones."""
@@ -120,6 +121,7 @@ class SingleLearner:
     def close(self) -> None:
         """End the threads."""
         self._together.close()
+        self.intake.close()
 
     def _summed(self, parts: Sequence[Callable[[], Any]]) -> list[Any]:
         """One after the other, as ranks must agree on the order; then their gradients are summed in one message."""

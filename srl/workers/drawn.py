@@ -3,7 +3,7 @@ to the replay that drew it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from srl.core.readings import Reading
@@ -22,11 +22,15 @@ _EVERY = 64
 
 
 class Drawn:
-    """Whole batches, drawn by replays. One is trained on where it lies, while up to `prefetch - 1` others are drawn."""
+    """Whole batches, drawn by replays. One is trained on where it lies, while up to `prefetch - 1` others are drawn.
+
+    With `tell`, the batch after it is held too, and named as soon as it has come: the learner copies it to its device.
+    """
 
     def __init__(
-        self, samples: SampleConsumer, feedback: Mapping[str, SampleProducer], *, prefetch: int, inline: bool, stays: bool = True
-    ) -> None:
+        self, samples: SampleConsumer, feedback: Mapping[str, SampleProducer], *, prefetch: int, inline: bool, stays: bool = True,
+        tell: Callable[[Rows], None] | None = None,
+    ) -> None:  # fmt: skip
         """`stays`: batches lie in the same few places, and not in the bytes of messages."""
         self.env_steps = self.brings = 0
         self._samples = samples
@@ -38,6 +42,8 @@ class Drawn:
         self._requested = 0
         self._finished = 0
         self._loan: Loan | None = None
+        self._following: tuple[Loan, Rows] | None = None
+        self._tell = tell
         self._seen: dict[str, int] = {}
         """Process of a replay -> env steps that had come into it when it drew the last batch."""
         self._reserved: dict[str, Slab] = {}
@@ -52,15 +58,28 @@ class Drawn:
         return max(0, missing)
 
     def gather(self) -> int:
-        return 0  # batches stay where they are
+        """Batches stay where they are."""
+        if self._tell is None or self._loan is None or self._following is not None:
+            return 0
+        loan = self._samples.get()
+        if loan is None:
+            return 0
+        self._following = loan, self._rows(loan.tree)
+        self._tell(self._following[1])
+        return 1
 
     def take(self, updates: int) -> Rows | None:
-        loan = self._loan = self._samples.get()
-        if loan is None:
-            return None
-        who, inserted = self._inserted(loan)
+        if self._following is not None:
+            (self._loan, rows), self._following = self._following, None
+        else:
+            self._loan = self._samples.get()
+            if self._loan is None:
+                return None
+            rows = self._rows(self._loan.tree)
+        self.gather()
+        who, inserted = self._inserted(self._loan)
         self.brings = inserted - self._seen.get(who, 0)
-        return self._rows(loan.tree)
+        return rows
 
     def done(self, feedback: Feedback | None) -> None:
         loan, self._loan = self._loan, None
@@ -77,6 +96,9 @@ class Drawn:
         loan, self._loan = self._loan, None
         assert loan is not None
         loan.discard("stop")
+        if self._following is not None:
+            self._following[0].discard("stop")
+            self._following = None
 
     def count(self, rows: Rows, reading: Reading, policy: str) -> None:
         reading.count("sampled_rows", rows["ids"].size)

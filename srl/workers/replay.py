@@ -14,6 +14,7 @@ import numpy as np
 from srl.api.actions import recorded_action
 from srl.core.errors import UserError, about
 from srl.core.files import usable_path
+from srl.core.learner import copies_ahead
 from srl.core.load import option
 from srl.core.schedule import Schedule
 from srl.core.seeds import from_words, generator, to_words, word
@@ -28,7 +29,7 @@ from srl.replay.limiter import Limiter
 from srl.replay.mixture import Mixture
 from srl.replay.store import Store, batch_record, store_bytes
 from srl.streams.peers import End
-from srl.streams.sample import Loan, SampleConsumer, SampleProducer
+from srl.streams.sample import Loan, SampleConsumer, SampleProducer, Slab
 from srl.workers.base import Context, Port, Resumable, Worker
 
 _FEEDBACK = 2
@@ -86,6 +87,7 @@ class ReplayWorker(Resumable, Worker):
         self.limiter = Limiter(updates_per_step=rate, warmup=-(-args.warmup // parts), ahead=ahead)
         self._in_turn = ahead == self._slab_steps
         """Actors take the next steps once all updates of the last ones are done."""
+        self._places = self.sizes(args, "sink", context.graph)["slots"]
         self._under_way = 0
         """Slabs that actors were allowed to start."""
         seed = context.graph.seed ^ word(context.node.name)
@@ -142,7 +144,10 @@ class ReplayWorker(Resumable, Worker):
 
     @classmethod
     def sizes(cls, args: ReplayArgs, port: str, graph: Graph) -> Mapping[str, int]:
-        return {"slots": 2} if port == "sink" else {}
+        if port != "sink":
+            return {}
+        trainers = [node for node in graph.nodes if node.worker == "trainer" and node.loaded.policy == args.policy]
+        return {"slots": 3 if any(copies_ahead(node.loaded.learner, node.device) for node in trainers) else 2}
 
     @classmethod
     def declares(cls, args: ReplayArgs, port: str, derived: Derived, known: Mapping[str, TreeSpec]) -> TreeSpec | None:
@@ -168,7 +173,7 @@ class ReplayWorker(Resumable, Worker):
         while (loan := self._source.get()) is not None:
             self._insert(loan)
             done += 1
-        while not self._draining and self._may_draw and (batch := self._sink.alloc()) is not None:
+        while not self._draining and self._may_draw and (batch := self._place()) is not None:
             before = time.perf_counter()
             tree = cast("dict[str, Any]", batch.tree)
             self.batches.sample(self.args.batch, self._rng, tree, self.args.beta.at(self._progress))
@@ -179,6 +184,10 @@ class ReplayWorker(Resumable, Worker):
             self.reading.time("sampling", time.perf_counter() - before)
             done += 1
         return done + self._credit()
+
+    def _place(self) -> Slab | None:
+        """For the next batch. As many are asked for as are not in the hands of the trainer."""
+        return next((batch for group in range(self._places - 1) if (batch := self._sink.alloc(group)) is not None), None)
 
     def drain(self) -> bool:
         self._draining = True

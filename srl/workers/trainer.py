@@ -45,7 +45,6 @@ class TrainerWorker(TrainerPlan):
         self.updates = 0
         self._is_first = context.index == 0  # of its gang: it publishes and saves
         slabs = args.slabs // context.node.count  # of a batch, those that are this worker's
-        self.source: BatchSource = source_of(ends, context, slabs=slabs, staleness=args.staleness, epoch=self._epoch)
         kind = REGISTRIES["learner"].resolve(args.learner.use)
         settings = load(getattr(kind, "Config", NoConfig), args.learner.args, path=("workers", context.node.name, "learner"))
         self._progress = Progress(context.graph.stop)
@@ -53,6 +52,7 @@ class TrainerWorker(TrainerPlan):
         """The other trainers of the policy."""
         ranks = self._gang.ranks if self._gang is not None else None
         self.learner: Learner = kind(task_of(context, args.policy, max(slabs, 1), self._between, ranks), settings)
+        self.source: BatchSource = source_of(ends, context, self.learner, slabs, args.staleness, self._epoch)
         self._params = cast("ParamPublisher | None", ends.get("params"))
         self._checkpoints = Checkpoints(context, args.policy)
         self._beside_others = len(context.graph.learning) > 1

@@ -12,6 +12,7 @@ from srl.core.spec import Leaf, zeros
 from srl.streams.base import epoch_of, updates_of, version
 from srl.streams.sample import SampleConsumer
 from srl.workers.batches import OnPolicy
+from srl.workers.sources import Foretold
 
 STEPS, ENVS, AGENTS = 3, 2, 2
 RECORD = {
@@ -139,3 +140,21 @@ def test_a_restart_goes_on_with_the_clock_and_new_versions() -> None:
     samples.credits.clear()
     assert batches.request(7) == 4 and batches.env_steps == 1000
     assert set(samples.credits.values()) == {(1, 7)}
+
+
+def test_the_next_batch_is_told_once_when_it_is_complete() -> None:
+    samples, told = Samples(), []
+    made = Foretold(samples, RECORD, slabs=2, staleness=1, epoch=1, tell=told.append)  # type: ignore[arg-type]
+    made.request(0)
+    for credit in (0, 2, 1):
+        samples.put(credit)
+    made.gather()
+    first = made.take(0)
+    assert first is not None and told == []
+    samples.put(3)
+    made.gather()
+    made.gather()
+    assert len(told) == 1 and told[0] is not first and (told[0]["obs"]["x"] >= 2).all()
+    made.done(None)
+    made.request(1)
+    assert made.take(1) is told[0] and len(told) == 1

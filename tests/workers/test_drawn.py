@@ -91,6 +91,22 @@ def test_so_many_batches_are_requested_as_may_be_drawn_ahead(prefetch: int) -> N
     assert source.request(1) == 1 and samples.credits == list(range(prefetch + 1))
 
 
+def test_the_batch_after_the_one_that_trains_is_told_once_and_trained_next() -> None:
+    samples, told = Samples(), []
+    source = Drawn(samples, {}, prefetch=3, inline=False, tell=told.append)  # type: ignore[arg-type]
+    assert source.gather() == 0 and source.take(0) is None
+    loans = [samples.put(batch(steps)) for steps in (10, 30)]
+    first = source.take(0)
+    assert len(told) == 1 and first is not told[0] and source.gather() == 0
+    source.done(None)
+    assert [loan.released for loan in loans] == [True, False] and source.env_steps == 10
+    assert source.take(1) is told[0] and source.brings == 20
+    loans.append(samples.put(batch(60)))
+    assert source.gather() == 1 and source.gather() == 0 and len(told) == 2  # it came while the second one trained
+    source.done(None)
+    assert source.take(2) is told[1]
+
+
 def test_a_batch_is_trained_on_where_it_lies_and_can_be_written_to() -> None:
     source, samples = drawn()
     tree = batch(1)
