@@ -8,12 +8,13 @@ the end ignores the actions, resets, and writes the first observation of the nex
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from srl.core.readings import Reading
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf, TreeSpec, lead, zeros
 from srl.core.tree import Array, Tree
@@ -163,6 +164,17 @@ class BatchEnv(ABC):
     @abstractmethod
     def step(self, actions: Mapping[str, Tree], out: Block) -> None:
         """One tick. `actions[team]` is `[E, A, ...]`; actions of absent or just reset agents are ignored."""
+
+    def whole(self, ended: Array) -> Array:
+        """`[E]` bool: of the episodes that ended with this step, those that no failure of their copy cut off."""
+        return ended
+
+    def lost(self) -> Sequence[tuple[int, int, int]]:
+        """Episodes that a failure cut off since the last `report`: (copy, steps since then, steps of the episode)."""
+        return ()
+
+    def report(self, reading: Reading) -> None:
+        """Metrics of the copies, asked for with every slab."""
 
     def render(self, env: int) -> Array:
         """A picture `[height, width, 3]` uint8 of one copy."""

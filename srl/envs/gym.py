@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from srl.api.env import TEAM, BatchEnv, Block, EnvSpec, TeamBlock, TeamSpec
 from srl.core.errors import SrlError, UserError
 from srl.core.load import load, nearest, option
+from srl.core.readings import Reading
 from srl.core.registry import import_path
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
-from srl.core.tree import Array, Tree, map_tree
+from srl.core.tree import Array, Tree, leaves, map_tree
+from srl.envs.copies import EVERY, Copies, Lost, OnError
 from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, describe, is_reward, name_of
 from srl.envs.spaces import Actions, Fault, Obs, actions_of, frame_rate, obs_of
 
@@ -35,6 +38,9 @@ class GymConfig:
     signals: tuple[str, ...] = option((), "info keys recorded with every step (cost, ...)")
     mask: bool | None = option(None, "action masks from info or the observation's `action_mask`; null: if they are there")
     render: bool = option(False, "make pictures (render_mode rgb_array)")
+    on_error: OnError = option("stop", "a copy that raises or is too slow ends the run, or is made anew and loses its episode")
+    restarts: int = option(10, "with on_error: restart, how many times an hour within a group of envs", low=1)
+    step_timeout: float | None = option(None, "seconds that a step or a reset may take; null: any time", above=0)
     checked: int = option(1000, "rows of the group that are all checked; later one row each eighth tick", low=0)
 
 
@@ -52,6 +58,8 @@ class GymEnv(BatchEnv):
             from srl.envs.drawing import choose_gl
 
             choose_gl()
+        care = self.config
+        self._copies = Copies(on_error=care.on_error, restarts=care.restarts, timeout=care.step_timeout, first=seeds.first)
         made = [self._make() for _ in range(count)]
         self._envs = [env for env, _ in made]
         self._limit = made[0][1]
@@ -67,7 +75,8 @@ class GymEnv(BatchEnv):
             stats=self.config.stats,
             fps=frame_rate(env),
         )
-        self._steps = [one.step for one in self._envs]
+        self._steps = [self._copies.limited(one.step) for one in self._envs]
+        self._timed = [self._copies.timed(env, step) for env, step in enumerate(self._steps)]
         self._episode = [-1] * count
         self._elapsed = [0] * count
         self._seed = [0] * count
@@ -82,7 +91,16 @@ class GymEnv(BatchEnv):
         obs = map_tree(lambda leaf: leaf[:, 0], team.obs)
         mask = map_tree(lambda leaf: leaf[:, 0], team.mask) if team.mask is not None else None
         for env in range(self.count):
-            self._begin(env, obs, mask)
+            while True:
+                try:
+                    self._begin(env, obs, mask)
+                    break
+                except SrlError:
+                    raise
+                except (Exception, SystemExit) as problem:
+                    if not self._copies.restarted(self._spot(env), problem):
+                        raise
+                    self._remake(env)
 
     def step(self, actions: Mapping[str, Tree], out: Block) -> None:
         team = out.teams[TEAM]
@@ -93,38 +111,59 @@ class GymEnv(BatchEnv):
         full, looked = self._looks()
         ended, elapsed, limit, signals = self._ended, self._elapsed, self._limit, self.config.signals
         rewards = [0.0] * self.count
-        env, answer = 0, None
-        try:
-            for env, step in enumerate(self._steps):
-                if ended[env]:
-                    self._begin(env, obs, mask)
-                    continue
-                answer = step(values[env])
-                row, reward, terminated, truncated, info = answer
-                elapsed[env] = played = elapsed[env] + 1
-                if full or env == looked:
-                    self._look(env, row, reward, bounds=full)
-                if bare:
-                    obs[env] = row
-                else:
-                    self._write(env, row, obs)
-                rewards[env] = reward  # type: ignore[call-overload]
-                if mask is not None:
-                    self._write_mask(env, row, info, mask)
-                if signals:
-                    self._write_signals(env, info, team)
-                if terminated or truncated or played >= limit:
-                    ended[env] = True
-                    team.terminated[env, 0] = terminated
-                    team.truncated[env, 0] = truncated or played >= limit
-                    self._finish(env, info, out)
-        except SrlError:
-            raise
-        except (Exception, SystemExit) as problem:
-            self._look_again(env, answer)
-            problem.add_note(f"in {self._spot(env)}")
-            raise
+        steps = self._steps if self._tick % EVERY else self._timed
+        start = 0
+        while start < self.count:
+            env, answer = start, None
+            try:
+                for env, step in enumerate(steps[start:], start):
+                    if ended[env]:
+                        self._begin(env, obs, mask)
+                        continue
+                    answer = step(values[env])
+                    row, reward, terminated, truncated, info = answer
+                    elapsed[env] = played = elapsed[env] + 1
+                    if full or env == looked:
+                        self._look(env, row, reward, bounds=full)
+                    if bare:
+                        obs[env] = row
+                    else:
+                        self._write(env, row, obs)
+                    rewards[env] = reward  # type: ignore[call-overload]
+                    if mask is not None:
+                        self._write_mask(env, row, info, mask)
+                    if signals:
+                        self._write_signals(env, info, team)
+                    if terminated or truncated or played >= limit:
+                        ended[env] = True
+                        team.terminated[env, 0] = terminated
+                        team.truncated[env, 0] = truncated or played >= limit
+                        self._finish(env, info, out)
+                break
+            except SrlError:
+                raise
+            except (Exception, SystemExit) as problem:
+                self._look_again(env, answer)
+                if not self._copies.restarted(self._spot(env), problem):
+                    raise
+                self._restart(env, team)
+                rewards[env], start = 0.0, env + 1
         team.reward[:, 0] = rewards
+
+    def whole(self, ended: Array) -> Array:
+        now = [lost.env for lost in self._copies.lost if lost.tick == self._tick]
+        if not now:
+            return ended
+        kept = ended.copy()
+        kept[now] = False
+        return kept
+
+    def lost(self) -> list[tuple[int, int, int]]:
+        return [(one.env, self._tick - one.tick, one.steps) for one in self._copies.lost]
+
+    def report(self, reading: Reading) -> None:
+        self._copies.lost.clear()
+        self._copies.report(reading)
 
     def render(self, env: int) -> Array:
         if not self.config.render:
@@ -159,6 +198,28 @@ class GymEnv(BatchEnv):
             env.close()
         self._envs, self._steps = [], []
 
+    def _restart(self, env: int, team: TeamBlock) -> None:
+        """A new copy, which begins an episode in the next step. The rows of the one that was cut off are not used."""
+        self._remake(env)
+        for _, leaf in leaves(team.obs):
+            leaf[env] = 0
+        if team.mask is not None:
+            for _, leaf in leaves(team.mask):
+                leaf[env] = True
+        if self._ended[env]:  # it failed to begin
+            team.active[env] = False
+            return
+        self._copies.lost.append(Lost(env, self._tick, self._elapsed[env] + 1))
+        team.terminated[env], team.truncated[env] = False, True
+        self._ended[env] = True
+
+    def _remake(self, env: int) -> None:
+        with contextlib.suppress(Exception):
+            self._copies.limited(self._envs[env].close)()
+        self._envs[env], _ = self._make()
+        self._steps[env] = self._copies.limited(self._envs[env].step)
+        self._timed[env] = self._copies.timed(env, self._steps[env])
+
     def _is_simple(self) -> bool:
         """True if the envs are known ones without wrappers, whose state can be saved."""
         from srl.envs.saving import is_classic
@@ -192,9 +253,10 @@ class GymEnv(BatchEnv):
     def _begin(self, env: int, obs: Tree, mask: Tree | None) -> None:
         self._episode[env] += 1
         self._elapsed[env] = 0
-        self._ended[env] = False
         self._seed[env] = self.seeds.seed(env, self._episode[env])
-        row, info = _answer(self._envs[env].reset(seed=self._seed[env]), self._spot(env))
+        reset = self._copies.limited(self._envs[env].reset)
+        row, info = _answer(reset(seed=self._seed[env]), self._spot(env))
+        self._ended[env] = False
         self._look(env, row, 0.0, bounds=self._episode[env] == 0)
         self._write(env, row, obs)
         if mask is not None:

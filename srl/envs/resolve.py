@@ -17,7 +17,7 @@ from srl.core.seeds import Seeds
 from srl.envs.faults import name_of
 from srl.envs.watch import watch
 
-_OURS = ("stats", "signals", "state", "mask", "teams", "render", "checked", "args")
+_OURS = ("stats", "signals", "state", "mask", "teams", "render", "checked", "on_error", "restarts", "step_timeout", "args")
 """Settings of the adapters; all other keys beside `use: my_pkg.envs:Make` go to the env itself."""
 _FAMILIES = {
     "ALE": ("ale_py", "'really-scalable-rl[atari]'"),

@@ -12,6 +12,8 @@ BUSY = 0.85  # a kind of worker that works this part of its time is the limit
 FULL = 0.95  # from this part of the usable cores on, none is free
 FOREIGN = 0.25  # from this part of the usable cores on, other programs are named
 LOSSY = 0.05  # the loss of this part of a stream's records is worth a word
+SLOW = "env/slow/"
+"""Begins the metric of a copy that is much slower than the others."""
 _MEANT = ("stop", "barrier")  # what is dropped for these reasons is no loss
 
 
@@ -35,7 +37,7 @@ def advise(report: Report) -> str:
         text = _crowded(report, own, others)
     else:
         text = _waiting(rows, room, from_replay=bool(report.replay))
-    return text + _losses(report)
+    return text + _slow(report) + _losses(report)
 
 
 def _limit(row: WorkerRow, room: str, *, from_replay: bool) -> str:
@@ -69,6 +71,15 @@ def _waiting(rows: list[WorkerRow], room: str, *, from_replay: bool) -> str:
     bound = "a larger replay.ahead" if from_replay else "a higher staleness.max"
     hint = room if room.startswith("no") else f"try more groups per actor or {bound}"
     return f"no worker is saturated: {detail}; {hint}"
+
+
+def _slow(report: Report) -> str:
+    """The slowest copy of an env, if there is one that others wait for."""
+    found = {name: ratio for name, ratio in report.metrics.items() if name.startswith(SLOW)}
+    if not found:
+        return ""
+    name, ratio = _largest(found)
+    return f"; env {name.removeprefix(SLOW)} takes {ratio:.0f} times as long as the others"
 
 
 def _losses(report: Report) -> str:

@@ -22,7 +22,7 @@ from srl.streams.base import Version
 from srl.streams.sample import Slab
 from srl.workers.episodes import EpisodeLog, EpisodeMetrics
 from srl.workers.player import Player
-from srl.workers.rows import check_finite
+from srl.workers.rows import check_finite, purge
 
 EPISODES = ""
 """Beside the names of policies: the slab that records of ended episodes are written into."""
@@ -124,8 +124,10 @@ class Group:
     def finish(self) -> dict[str, Slab]:
         """The slab is full and row T is answered: the slabs to hand on."""
         for player in self._all:
+            purge(self.env, player.slab.tree, self.reading)
             check_finite(player.slab.tree, player.info.name, self._first_env, self.tick - self.row, self._graph.seed)
             player.keep(self.row)
+        self.env.report(self.reading)
         return self._close()
 
     def abandon(self) -> dict[str, Slab]:
@@ -192,7 +194,7 @@ class Group:
         if self.log is not None:
             means = {name: player.mean_return() for name, player in self.players.items()}
             self.log.ended(self.row, ended, means, self._stats)
-        self.episodes.count(self._all, self._stats, ended if counting is None else ended & counting)
+        self.episodes.count(self._all, self._stats, self.env.whole(ended if counting is None else ended & counting))
         for player in self._all:
             player.returns[ended] = 0.0
             player.rows_lived[ended] = 0

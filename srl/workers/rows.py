@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from srl.api.env import TeamBlock
+from srl.api.env import BatchEnv, TeamBlock
 from srl.api.slab import SlabShape
 from srl.core.errors import UserError
+from srl.core.readings import Reading
 from srl.core.tree import Array, Tree, leaves, map_tree
 from srl.plan.specs import PolicyInfo
 
@@ -83,6 +84,20 @@ def team_blocks(
         )
         for team, agents in slices.items()
     }
+
+
+def purge(env: BatchEnv, tree: Any, reading: Reading) -> None:
+    """Rows of episodes that a failure of their copy cut off are not valid."""
+    steps = len(tree["valid"])
+    for copy, ago, played in env.lost():
+        last = steps - 1 - ago
+        if last < 0:
+            continue
+        rows = tree["valid"][max(last - played + 1, 0) : last + 1, copy]
+        reading.count("env/purged_rows", float(np.count_nonzero(rows)))
+        rows[...] = False
+        if "choice" in tree:
+            tree["choice"][max(last - played + 1, 0) : last + 1, copy] = False
 
 
 def check_finite(tree: Any, policy: str, first_env: int, tick: int, seed: int) -> None:

@@ -124,3 +124,8 @@ def test_a_worker_of_any_kind_can_be_the_limit_but_an_evaluator_never_is() -> No
     evaluator = WorkerRow(kind="evaluator", role="evaluator", busy=1.0, cpu=1.0)
     text = advise(report(league, evaluator, cores=8))
     assert text.startswith("the league is the limit") and "more of them" in text
+
+
+def test_a_slow_copy_of_an_env_is_named() -> None:
+    slow = replace(report(actors(0.99, 1.98), trainer(0.3, 0.3, waits=SLABS)), metrics={"env/slow/7": 12.3, "env/slow/2": 4.0})
+    assert advise(slow).endswith("; env 7 takes 12 times as long as the others")
