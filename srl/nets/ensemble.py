@@ -8,20 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from srl.api.flat import Block
 from srl.nets.mlp import GAIN, activate, linear
-from srl.nets.norms import BatchRenorm, LayerNorms
-from srl.nets.products import dense, input_grad, product, runs_in_numpy, weight_grad
+from srl.nets.norms import EPS, BatchRenorm, LayerNorms
+from srl.nets.products import activated_, dense, input_grad, product, runs_in_numpy, weight_grad
 from srl.nets.towers import unactivate_
 
 Norm: TypeAlias = Literal["no", "layer", "batch"]
-Tower: TypeAlias = list[tuple[Tensor, Tensor]]
-"""Weight and bias of every layer."""
+
+
+class Layer(NamedTuple):
+    """Of one tower. `gain` and `shift` are those of the normalization behind it."""
+
+    weight: Tensor
+    bias: Tensor
+    gain: Tensor | None = None
+    shift: Tensor | None = None
+
+
+Tower: TypeAlias = list[Layer]
+
+
+class Pass(NamedTuple):
+    """What a backward pass needs of a tower."""
+
+    values: list[Tensor]
+    """The inputs of its layers."""
+    normal: list[tuple[Tensor, Tensor, Tensor]]
+    """Of every normalization: what it was given, the mean of each row and one over its deviation."""
 
 
 class Ensemble(nn.Module):
@@ -56,7 +75,7 @@ class Ensemble(nn.Module):
     def forward(self, x: Tensor, *, frozen: bool = False, only: int | None = None) -> Tensor:
         """`[..., inputs]` -> `[count, ..., outputs]`. `frozen`: gradients reach `x` alone. `only`: the first so many towers."""
         rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
-        if self.norms is None and runs_in_numpy(rows):
+        if self.norm != "batch" and runs_in_numpy(rows):
             block, towers = self._known()
             if not torch.is_grad_enabled() or (frozen and not x.requires_grad):
                 out = self.run(rows.contiguous(), towers[:only])[0]
@@ -72,23 +91,33 @@ class Ensemble(nn.Module):
         """All parameters, and views of each tower's. Made again when they have moved."""
         known, place = self._cache, self.weights[0].data_ptr()
         if known is None or known[0] != place:
-            layers = [(weight.detach(), bias.detach()) for weight, bias in zip(self.weights, self.biases, strict=True)]
-            towers = [[(weight[i], bias[i]) for weight, bias in layers] for i in range(self.count)]
-            known = self._cache = (place, Block([*self.weights, *self.biases]), towers)
+            norms: list[Any] = list(self.norms or ())
+            params = [*self.weights, *self.biases, *(one.gain for one in norms), *(one.bias for one in norms)]
+            layers = [[weight.detach(), bias.detach()] for weight, bias in zip(self.weights, self.biases, strict=True)]
+            for layer, norm in zip(layers, norms, strict=False):
+                layer += [norm.gain.detach()[:, 0], norm.bias.detach()[:, 0]]
+            towers = [[Layer(*(one[i] for one in layer)) for layer in layers] for i in range(self.count)]
+            known = self._cache = (place, Block(params), towers)
         return known[1:]
 
-    def run(self, x: Tensor, towers: list[Tower]) -> tuple[Tensor, list[list[Tensor]]]:
-        """Without autograd: the outputs `[count, N, outputs]`, and of every tower the inputs of its layers."""
-        out = x.new_empty((len(towers), x.shape[0], towers[0][-1][1].shape[0]))
-        kept: list[list[Tensor]] = []
+    def run(self, x: Tensor, towers: list[Tower]) -> tuple[Tensor, list[Pass]]:
+        """Without autograd: the outputs `[count, N, outputs]`, and what a backward pass needs."""
+        out = x.new_empty((len(towers), x.shape[0], len(towers[0][-1].bias)))
+        kept: list[Pass] = []
         first = x.bfloat16() if self.bf16 and len(towers[0]) > 1 else x
         for tower, into in zip(towers, out.unbind(0), strict=True):
-            values = [first]
-            for weight, bias in tower[:-1]:
-                values.append(dense(values[-1], weight, bias, self.activation))
-            weight, bias = tower[-1]
-            torch.addmm(bias, values[-1].float(), weight.t(), out=into)
-            kept.append(values)
+            values, normal = [first], []
+            for weight, bias, gain, shift in tower[:-1]:
+                if gain is None:
+                    values.append(dense(values[-1], weight, bias, self.activation))
+                else:
+                    before = dense(values[-1], weight, bias, None)
+                    after, mean, scale = torch.native_layer_norm(before, before.shape[1:], gain, shift, EPS)
+                    normal.append((before, mean, scale))
+                    values.append(activated_(after, self.activation))
+            last = tower[-1]
+            torch.addmm(last.bias, values[-1].float(), last.weight.t(), out=into)
+            kept.append(Pass(values, normal))
         return out, kept
 
     def _by_layers(self, rows: Tensor, frozen: bool, only: int | None) -> Tensor:
@@ -129,25 +158,39 @@ class _Layers(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, given: Tensor) -> tuple[Any, ...]:
         through_x = ctx.needs_input_grad[0]
-        grads, back = _gradients(ctx.block, ctx.leaves, len(ctx.kept[0])) if ctx.leaves else ([], ())
+        grads, back = _gradients(ctx.block, ctx.leaves) if ctx.leaves else ([], ())
+        depth = len(ctx.towers[0])
         to_x: Tensor | None = None
-        for number, (tower, values, grad) in enumerate(zip(ctx.towers, ctx.kept, given.unbind(0), strict=True)):
-            for i in range(len(tower) - 1, -1, -1):
-                if grads:
-                    weight_grad(grad, values[i].to(grad.dtype), grads[i][0][number])
-                    torch.sum(grad, 0, dtype=torch.float32, out=grads[i][1][number])
+        for number, (tower, (values, normal), grad) in enumerate(zip(ctx.towers, ctx.kept, given.unbind(0), strict=True)):
+            own = [one[number] for one in grads]
+            for i in range(depth - 1, -1, -1):
+                if own:
+                    weight_grad(grad, values[i].to(grad.dtype), own[i])
+                    torch.sum(grad, 0, dtype=torch.float32, out=own[depth + i])
                 if i or through_x:
-                    grad = input_grad(grad, tower[i][0])
+                    grad = input_grad(grad, tower[i].weight)
                 if i:
                     grad = grad.to(values[i].dtype)
                     unactivate_(grad, values[i], ctx.activation)
+                if i and normal:
+                    gain, shift = tower[i - 1][2:]
+                    asked = [True, bool(own), bool(own)]
+                    grad, *affine = _norm_back(grad, normal[i - 1][0], grad.shape[1:], *normal[i - 1][1:], gain, shift, asked)
+                    if own:
+                        own[2 * depth + i - 1].copy_(affine[0])
+                        own[3 * depth + i - 2].copy_(affine[1])
             if through_x:
                 to_x = grad.float() if to_x is None else to_x.add_(grad)
         return (to_x, None, None, None, *back)
 
 
-def _gradients(block: Block, leaves: Sequence[Tensor], layers: int) -> tuple[Tower, Sequence[Tensor]]:
-    """Where the gradients of weights and biases of all towers are to be written, and what the node returns."""
+_norm_back: Any = torch.ops.aten.native_layer_norm_backward
+
+
+def _gradients(block: Block, leaves: Sequence[Tensor]) -> tuple[list[Tensor], Sequence[Tensor]]:
+    """Where the gradients of all parameters are to be written, and what the node returns."""
     slots, flat = block.slots(leaves)
-    back = [torch.zeros_like(one) for one in leaves] if flat is None else [torch.from_numpy(one) for one in slots]
-    return list(zip(back[:layers], back[layers:], strict=True)), (back if flat is None else (flat,))
+    if flat is not None:
+        return [torch.from_numpy(one) for one in slots], (flat,)
+    back = [torch.zeros_like(one) for one in leaves]
+    return back, back

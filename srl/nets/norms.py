@@ -9,6 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+EPS = 1e-5
+"""Of layer normalization, as torch has it."""
+
 
 class LayerNorms(nn.Module):
     """Layer normalization, with gain and bias of each network's own."""
@@ -21,8 +24,8 @@ class LayerNorms(nn.Module):
     def forward(self, x: Tensor, frozen: bool, at: int | slice) -> Tensor:
         gain, bias = _affine(self, frozen, at)
         if isinstance(at, int):
-            return nn.functional.layer_norm(x, x.shape[-1:], gain[0], bias[0])
-        return torch.addcmul(bias, nn.functional.layer_norm(x, x.shape[-1:]), gain)
+            return nn.functional.layer_norm(x, x.shape[-1:], gain[0], bias[0], EPS)
+        return torch.addcmul(bias, nn.functional.layer_norm(x, x.shape[-1:], eps=EPS), gain)
 
 
 class BatchRenorm(nn.Module):

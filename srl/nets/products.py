@@ -28,26 +28,23 @@ def with_bias(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return _onednn(x, weight, bias) if is_for_onednn(x, x.numel() * weight.shape[0]) else torch.addmm(bias, x, weight.t())
 
 
-def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
+def dense(x: Tensor, weight: Tensor, bias: Tensor, activation: str | None) -> Tensor:
     """The activation of `x @ weight.T + bias` of matrices on CPU, as precise as `x`, without autograd."""
-    if x.dtype == torch.bfloat16:
-        half = weight.bfloat16()
-        if activation == "relu" and _FUSED is not None:
-            return _relu(x, half, bias)
-        out = torch.addmm(bias.bfloat16(), x, half.t())
-        return out.relu_() if activation == "relu" else out.tanh_() if activation == "tanh" else nn.functional.elu_(out)
-    if activation == "relu":
-        if is_for_onednn(x, SEVERAL * x.numel() * weight.shape[0]):
-            return _relu(x, weight, bias)
-        return torch.addmm(bias, x, weight.t()).relu_()
-    out = with_bias(x, weight, bias)
-    return out.tanh_() if activation == "tanh" else nn.functional.elu_(out)
+    half = x.dtype == torch.bfloat16
+    if half:
+        weight = weight.bfloat16()
+    if _FUSED is not None if half else is_for_onednn(x, SEVERAL * x.numel() * weight.shape[0]):
+        out: Tensor = _FUSED(x, weight, bias, "relu" if activation == "relu" else "none", [], "")
+        return activated_(out, None if activation == "relu" else activation)
+    out = torch.addmm(bias.to(x.dtype), x, weight.t())
+    return activated_(out, activation)
 
 
-def _relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """A layer with its activation in one operation."""
-    out: Tensor = _FUSED(x, weight, bias, "relu", [], "")
-    return out
+def activated_(x: Tensor, kind: str | None) -> Tensor:
+    """Apply an activation in place, without autograd."""
+    if kind is None:
+        return x
+    return x.relu_() if kind == "relu" else x.tanh_() if kind == "tanh" else nn.functional.elu_(x)
 
 
 def weight_grad(grad: Tensor, x: Tensor, out: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,14 @@ def _plain(net: Ensemble, tower: int, activation: str) -> nn.Sequential:
     for i, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
         layer = nn.Linear(weight.shape[2], weight.shape[1])
         layer.weight.data, layer.bias.data = weight[tower].detach().clone(), bias[tower].detach().clone()
-        layers += [layer, ACTIVATIONS[activation]()] if i < len(net.weights) - 1 else [layer]
+        layers.append(layer)
+        if i < len(net.weights) - 1:
+            if net.norms is not None:
+                norm = nn.LayerNorm(weight.shape[1])
+                one: Any = net.norms[i]
+                norm.weight.data, norm.bias.data = one.gain[tower, 0].detach().clone(), one.bias[tower, 0].detach().clone()
+                layers.append(norm)
+            layers.append(ACTIVATIONS[activation]())
     return nn.Sequential(*layers)
 
 
@@ -28,14 +36,13 @@ def _plain(net: Ensemble, tower: int, activation: str) -> nn.Sequential:
 @pytest.mark.parametrize(
     ("count", "outputs", "hidden", "rows"), [(2, 1, (32, 16), 7), (1, 4, (8,), 5), (3, 2, (256, 256), 256), (2, 1, (), 4)]
 )
+@pytest.mark.parametrize("norm", ["no", "layer"])
 def test_values_and_gradients_are_those_of_layers(
-    activation: str, count: int, outputs: int, hidden: tuple[int, ...], rows: int
+    activation: str, count: int, outputs: int, hidden: tuple[int, ...], rows: int, norm: Any
 ) -> None:
     torch.manual_seed(0)
-    net = Ensemble((6, *hidden, outputs), count, activation=activation)
-    with torch.no_grad():
-        for bias in net.biases:
-            bias.normal_()
+    net = Ensemble((6, *hidden, outputs), count, activation=activation, norm=norm)
+    _spread(net)
     x = torch.randn(2, rows, 6, requires_grad=True)
     given = torch.randn(count, 2, rows, outputs)
     values = net(x)
@@ -46,18 +53,17 @@ def test_values_and_gradients_are_those_of_layers(
     (wanted * given).sum().backward()
     np.testing.assert_allclose(values.detach(), wanted.detach(), atol=1e-4)
     np.testing.assert_allclose(_grad(x), _grad(again), atol=1e-3)
-    for tower, one in enumerate(plain):
-        linear = [layer for layer in one if isinstance(layer, nn.Linear)]
-        for i, layer in enumerate(linear):
-            np.testing.assert_allclose(_grad(net.weights[i])[tower], _grad(layer.weight), atol=3e-3, rtol=1e-3)
-            np.testing.assert_allclose(_grad(net.biases[i])[tower], _grad(layer.bias), atol=3e-3, rtol=1e-3)
+    for found, wanted in _gradients(net, plain):
+        np.testing.assert_allclose(found, wanted, atol=3e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("norm", ["no", "layer"])
 @pytest.mark.parametrize("frozen", [False, True])
-def test_half_products_are_those_of_layers_under_autocast(activation: str, frozen: bool) -> None:
+def test_half_products_are_those_of_layers_under_autocast(activation: str, frozen: bool, norm: Any) -> None:
     torch.manual_seed(3)
-    net = Ensemble((6, 64, 48, 3), 2, activation=activation, half=True)
+    net = Ensemble((6, 64, 48, 3), 2, activation=activation, norm=norm, half=True)
+    _spread(net)
     x = torch.randn(32, 6, requires_grad=True)
     again = x.detach().clone().requires_grad_()
     given = torch.randn(2, 32, 3)
@@ -70,14 +76,31 @@ def test_half_products_are_those_of_layers_under_autocast(activation: str, froze
     (wanted * given).sum().backward()
     assert _away(values.detach(), wanted.detach()) < 0.02
     assert _away(_grad(x), _grad(again)) < 0.02
+    if frozen:
+        assert all(one.grad is None for one in net.parameters())
+        return
+    for found, wanted in _gradients(net, plain):
+        assert found.dtype == torch.float32
+        assert _away(found, wanted) < 0.03
+
+
+def _spread(net: Ensemble) -> None:
+    """Biases and normalizations other than at the start."""
+    with torch.no_grad():
+        for name, one in net.named_parameters():
+            if not name.startswith("weights"):
+                one += 0.3 * torch.randn(one.shape)
+
+
+def _gradients(net: Ensemble, plain: list[nn.Sequential]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Those of every parameter of every tower, and of the layers that stand for it."""
+    norms: Any = net.norms or ()
     for tower, one in enumerate(plain):
-        for i, layer in enumerate(one[::2]):
-            if frozen:
-                assert net.weights[i].grad is None
-            else:
-                assert _grad(net.weights[i]).dtype == torch.float32
-                assert _away(_grad(net.weights[i])[tower], _grad(layer.weight)) < 0.02
-                assert _away(_grad(net.biases[i])[tower], _grad(layer.bias)) < 0.02
+        pairs = [*zip(net.weights, net.biases, strict=True), *((norm.gain, norm.bias) for norm in norms)]
+        layers = [layer for kind in (nn.Linear, nn.LayerNorm) for layer in one if isinstance(layer, kind)]
+        for (weight, bias), layer in zip(pairs, layers, strict=True):
+            yield _grad(weight)[tower].reshape(layer.weight.shape), _grad(layer.weight)
+            yield _grad(bias)[tower].reshape(layer.bias.shape), _grad(layer.bias)
 
 
 def _away(found: Tensor, wanted: Tensor) -> float:
@@ -113,16 +136,6 @@ def test_rows_whose_gradient_is_zero_change_nothing() -> None:
     wanted = torch.stack([_plain(net, tower, "relu")(other)[..., 0] for tower in range(2)])
     (wanted * given).sum().backward()
     np.testing.assert_allclose(_grad(one), _grad(other), atol=1e-5)
-
-
-def test_layer_normalization_is_that_of_torch_for_each_tower() -> None:
-    torch.manual_seed(3)
-    net = Ensemble((6, 16, 1), 2, norm="layer")
-    x = torch.randn(9, 6)
-    for tower in range(2):
-        plain = _plain(net, tower, "relu")
-        wanted = plain[2](torch.relu(nn.functional.layer_norm(plain[0](x), (16,))))
-        np.testing.assert_allclose(net(x)[tower].detach(), wanted.detach(), atol=1e-5)
 
 
 def test_batch_renormalization_begins_as_batch_normalization_and_ends_at_the_running_statistics() -> None:
