@@ -9,14 +9,12 @@ from torch import Tensor
 from srl.algorithms.ddpg import DDPG, DDPGConfig
 from srl.api.algorithm import Batch
 from srl.core.load import option
-from srl.core.schedule import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Config(DDPGConfig):
     """Settings of TD3."""
 
-    lr: Schedule = option(Schedule(3e-4), "learning rate of actor and critics", low=0)
     critics: int = option(2, "number of critics; the smallest value counts", low=1)
     actor_every: int = option(2, "updates of the critics for each of actor and targets", low=1)
     target_noise: float = option(0.2, "deviation of the noise on the target's actions", low=0)
