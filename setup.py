@@ -51,7 +51,7 @@ setup(
     python_requires=">=3.11",
     package_dir={"": "."},  # editable installs are then a plain path, which type checkers follow
     packages=find_packages(include=["srl", "srl.*"]),
-    package_data={"srl": ["py.typed", "**/*.html", "**/*.yaml", "**/*.json", "**/*.xml"]},
+    package_data={"srl": ["py.typed", "**/*.html", "**/*.yaml", "**/*.json", "**/*.xml", "dashboard/page/*"]},
     data_files=experiments(),
     install_requires=[
         "torch>=2.6",

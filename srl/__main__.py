@@ -27,6 +27,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "srl.cli.bench:bench",
         "bench limit experiment=NAME: measure the highest possible and the achieved rate; bench scale: of a run on many hosts",
     ),
+    "dashboard": (
+        "srl.cli.dashboard:dashboard",
+        "serve a page about runs, live or ended: graph, curves, workers, films, settings",
+    ),
     "status": ("srl.cli.status:status", "list the newest runs: state, env steps, return, duration"),
     "stop": ("srl.cli.asking:stop", "end a run that is under way: save, and print the command that resumes"),
     "logs": ("srl.cli.asking:logs", "show the logs of a run's workers, on whatever host they run"),

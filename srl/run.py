@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from srl.graph.spec import Graph
     from srl.launchers.base import Submitter
     from srl.observe.result import RunResult
+    from srl.observe.sinks.base import Sink
     from srl.observe.sinks.console import Console
 
 RUNS = "runs"
@@ -140,15 +142,24 @@ def make_run(
         from srl.launchers.backend import LaunchedBackend
 
         assert prepared.derived is not None
+        sinks: list[Sink] = [] if console is None else [console]
+        page = []
+        if prepared.experiment.dashboard:
+            from srl.dashboard.sink import OwnDashboard
+
+            board = OwnDashboard(folder)
+            sinks.append(board)
+            page.append(("dashboard", board.address))
+            folder.write_status({**folder.read_status(), "dashboard": board.address})
         gone = notes(resumed.path, prepared.graph) if resumed is not None else []
         controller = Controller(
             prepared.graph,
             derived=prepared.derived,
             folder=folder,
             resume=resumed.path if resumed is not None else None,
-            sinks=[] if console is None else [console],
+            sinks=sinks,
             backend=(lambda: LaunchedBackend(prepared.graph, folder.path)) if prepared.graph.hosts else None,
-            plan=[*prepared.lines(), *(("note", text) for text in gone), ("run folder", str(folder.path))],
+            plan=[*prepared.lines(), *(("note", text) for text in gone), ("run folder", str(folder.path)), *page],
         )
         return Run(prepared.graph, folder.path, controller)
     except BaseException:  # Ctrl-C, a full disk: there is no run
@@ -194,6 +205,8 @@ def write_down(
         folder.hold()
         folder.write_text("config.yaml", prepared.config_text())
         folder.write_text("graph.yaml", graph_to_yaml(prepared.graph))
+        before = {name: where for name, (_, where) in folder.read_settings().items()}
+        folder.write_text(folder.settings.name, json.dumps(prepared.flat(before), indent=1))
         lines = list(overrides)
         if resumed is not None and folder.overrides.exists():
             lines = [*read_text(folder.overrides).splitlines(), "--resume", *lines]

@@ -160,6 +160,7 @@ class Experiment:
         None, "size, batch, warmup, updates_per_step, ...; null: the defaults, if the algorithm has one"
     )
     evaluation: Evaluation | None = option(None, "every, episodes, ...; null: no evaluation")
+    dashboard: bool = option(False, "serve a page about this run on this host while it lives; srl dashboard shows any run")
     viewer: Viewer | None = option(None, "show, fps, ...; true: the defaults; null: none")
     opponents: Opponents | None = option(
         None, "play against past versions: groups, choose, keep_every, ...; null: only the newest"

@@ -23,6 +23,7 @@ from srl.observe.result import RunResult
 from srl.observe.screen import lag, learning, rates, shares, sides
 from srl.observe.sinks.base import Lines, Sink, make_sink
 from srl.observe.sinks.jsonl import JsonLines
+from srl.observe.sinks.live import Live
 from srl.observe.sinks.tensorboard import TensorBoard
 from srl.observe.totals import Totals
 from srl.store import checkpoint
@@ -65,7 +66,7 @@ class RunLog:
         self._sinks: list[Sink] = []
         if folder is not None:
             resume_at = int(earlier["env_steps"]) if "env_steps" in earlier else None
-            self._sinks = [JsonLines(folder), TensorBoard(folder, resume_at=resume_at)]
+            self._sinks = [JsonLines(folder), Live(folder), TensorBoard(folder, resume_at=resume_at)]
             self._sinks += [make_sink(wanted, folder.path) for wanted in graph.sinks]
         self._sinks += sinks
         self._expectation = Expectation(graph.expect, stop=graph.stop.env_steps, reached=earlier.get("reached"))
@@ -243,6 +244,8 @@ class RunLog:
             own["viewer"] = ", ".join(self._addresses.values())
         else:
             before.pop("viewer", None)
+        if self._state != "running":
+            before.pop("dashboard", None)
         self._folder.write_status({**before, **own, **more})
 
 

@@ -34,6 +34,22 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One worker."""
+
+    name: str
+    """`actor/0`"""
+    process: str
+    """Named after the worker that the others are inside of; `cpu` and `rss` are those of the process."""
+    alive: bool = True
+    busy: float = 0.0
+    cpu: float = 0.0
+    rss: int = 0
+    waits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What it waits for now, and from which workers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRow:
     """One stream, both ends, or all streams of one kind."""
 
@@ -117,6 +133,8 @@ class Report:
     idle: float | None = None
     """Idle cores among them; None: unknown."""
     workers: tuple[WorkerRow, ...] = ()
+    members: tuple[Member, ...] = ()
+    """The same workers, one by one."""
     streams: tuple[StreamRow, ...] = ()
     advice: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)

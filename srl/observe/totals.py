@@ -15,7 +15,7 @@ from srl.observe.advisor import advise
 from srl.observe.figures import EPISODES, Figures
 from srl.observe.ledger import Ledger, Ledgers
 from srl.observe.metrics import Processors, Rate
-from srl.observe.report import Report, StreamRow, WorkerRow, by_role
+from srl.observe.report import Member, Report, StreamRow, WorkerRow, by_role
 from srl.workers.messages import ProcessReport, WorkerReport
 
 _OF_REPLAYS = ("rows", "size", "owed")
@@ -31,6 +31,7 @@ class _Seen:
     waited: Counter[str] = field(default_factory=Counter)
     busy: Rate = field(default_factory=Rate)
     """Part of the time, lately."""
+    process: str = ""
 
 
 @dataclass(slots=True)
@@ -86,6 +87,7 @@ class Totals:
         known.rss = entry.rss
         for name, report in entry.workers.items():
             self._worker(name, report, entry.time)
+            self._workers[name].process = process
 
     def forget(
         self, process: str, workers: Iterable[str], ends: Iterable[BoundEnd], observers: Mapping[str, Collection[str]]
@@ -219,6 +221,7 @@ class Totals:
             cores=self._cores,
             idle=self._processors.idle(now),
             workers=tuple(self._worker_row(node) for node in self.graph.nodes),
+            members=tuple(self._member(name, seen) for name, seen in sorted(self._workers.items())),
             streams=tuple(self._stream_row(stream.name, now) for stream in self.graph.streams),
             charted=frozenset(name for one in evaluated for name in one.values if figures.followed(name)),
             evaluated=evaluated,
@@ -325,6 +328,18 @@ class Totals:
             waits={what: (1 - busy) * number / waited.total() for what, number in waited.most_common(3)},
             shares={activity: min(1.0, seconds / whole) for activity, seconds in spent.items() if whole and seconds},
             restarts=self.restarts[node.name],
+        )
+
+    def _member(self, name: str, seen: _Seen) -> Member:
+        process = self._processes[seen.process]
+        return Member(
+            name=name,
+            process=seen.process,
+            alive=process.alive,
+            busy=min(1.0, seen.busy.value),
+            cpu=process.cores.value,
+            rss=process.rss,
+            waits={waiting.what: waiting.workers for waiting in seen.report.waits},
         )
 
     def _stream_row(self, name: str, now: float) -> StreamRow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from srl.core.machine import Machine
 from srl.core.option import written
 from srl.core.registry import REGISTRIES, dotted_path, load_plugins
 from srl.core.types import LOCAL
-from srl.core.where import RESUME, Provenance, Where, dotted
+from srl.core.where import DEFAULT, RESUME, Provenance, Where, dotted
 from srl.graph.check import check, check_resources, notes
 from srl.graph.decide import Decided, decide
 from srl.graph.hosts import home_of
@@ -65,6 +65,16 @@ class Prepared:
     def text_for(self, launcher: Mapping[str, Any]) -> str:
         """The configuration as it was written, for a machine where another launcher starts it."""
         return dump({**write_experiment(self.wanted), "launcher": dict(launcher)})
+
+    def flat(self, before: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+        """Each setting by its dotted name: its value and where it came from. `before`: origins known of a resumed run."""
+        data, places = write_experiment(self.experiment), Provenance(dict(self.composed.provenance))
+        _mark_decided(self.composed.data, data, places)
+        found = {}
+        for path, value in _leaves(data):
+            name, where = dotted(path), str(places.exact(path) or DEFAULT)
+            found[name] = (value, before.get(name, where) if where.startswith(RESUME.source) else where)
+        return found
 
     def inspected(self, *, resumed: bool = False) -> Prepared:
         """This experiment with all specs, for which env and policies are built once."""
@@ -207,6 +217,14 @@ def _mark_decided(given: Any, decided: Any, places: Provenance, path: tuple[str,
             _mark_decided(old, value, places, here)
         elif here in _AUTO and old in (None, "auto"):
             places.put(here, Where("auto"))
+
+
+def _leaves(data: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in data.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
 
 
 def _needs_plugins(experiment: Experiment) -> bool:

@@ -26,6 +26,14 @@ def replace_file(path: Path, content: str | bytes) -> None:
         sync_folder(path.parent)
 
 
+def swap_file(path: Path, content: str) -> None:
+    """The same without waiting for the disk: for what is written every second and worth nothing after a crash."""
+    aside = path.with_name(f".tmp-{path.name}")
+    with writing(path):
+        aside.write_text(content, encoding="utf-8")
+        aside.replace(path)
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Report an OSError raised inside as CannotWrite."""

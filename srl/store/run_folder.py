@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from srl.core.errors import UserError
-from srl.core.files import bad_file, read_json, read_text, refuse_irregular, usable_path
+from srl.core.files import bad_file, parse_json, read_file, read_json, read_text, refuse_irregular, usable_path
 from srl.core.machine import version_of
 from srl.core.option import option
 from srl.store.atomic import replace_file
@@ -58,6 +58,8 @@ class Status:
     """Of all sessions together."""
     viewer: str = ""
     """Where a person finds the viewer of a run that is under way."""
+    dashboard: str = ""
+    """Where a person finds its dashboard."""
     solved: float | None = None
     """The mean return with which the run ended by `stop.return`."""
 
@@ -71,6 +73,7 @@ class RunFolder:
         self.overrides, self.env = path / "overrides.txt", path / "env.txt"
         self.status, self.eval = path / "status.json", path / "eval.csv"
         self.params = path / "params.json"
+        self.live, self.settings = path / "live.json", path / "settings.json"
         self.metrics, self.events = path / "metrics.jsonl", path / "events.jsonl"
         self.logs, self.tb, self.videos = path / "logs", path / "tb", path / "videos"
         self.checkpoints = path / "checkpoints"
@@ -195,6 +198,13 @@ class RunFolder:
         now = time.time()
         created = self.read_status().get("created", now)
         replace_file(self.status, to_json({**status, "created": created, "updated": now}))
+
+    def read_settings(self) -> dict[str, tuple[Any, str]]:
+        """Every setting of the run by its dotted name: its value, and where it came from."""
+        if not os.path.lexists(self.settings):
+            return {}
+        found = parse_json(self.settings, read_file(self.settings))
+        return {name: (pair[0], str(pair[1])) for name, pair in found.items() if isinstance(pair, list) and len(pair) == 2}
 
     def read_status(self) -> dict[str, Any]:
         """The contents of status.json; empty without one."""

@@ -18,6 +18,7 @@ from PIL import Image
 
 from srl.core.errors import UserError
 from srl.show import page as module
+from srl.show import site
 from srl.show.base import Facts, rgb
 from srl.show.page import Page
 from srl.show.png import png
@@ -102,7 +103,7 @@ def test_a_wrong_token_is_refused(page: Page, tail: str) -> None:
 
 
 def test_only_this_host_can_connect(page: Page) -> None:
-    assert page._server.server_address[0] == "127.0.0.1"
+    assert page._site.server.server_address[0] == "127.0.0.1"
 
 
 def test_a_browser_that_takes_nothing_is_dropped_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,17 +137,17 @@ def test_too_many_browsers_are_sent_away(page: Page, monkeypatch: pytest.MonkeyP
 
 
 def test_a_flood_of_connections_is_refused(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_THREADS", threading.active_count() + 2)
+    monkeypatch.setattr(site, "_THREADS", threading.active_count() + 2)
     page.picture(FRAME, Facts(experiment="cartpole"))
     host, _, port = page.address.split("/")[2].partition(":")
     with contextlib.ExitStack() as held:
         idle = [held.enter_context(socket.create_connection((host, int(port)))) for _ in range(6)]
         idle[-1].settimeout(10)
         assert idle[-1].recv(1) == b""
-    until(lambda: len(threading.enumerate()) < module._THREADS, 10)
+    until(lambda: len(threading.enumerate()) < site._THREADS, 10)
     assert get(page.address + "state")[0]
 
 
 def test_a_port_in_use_is_an_error_that_says_so(page: Page) -> None:
     with pytest.raises(UserError, match="cannot use port"):
-        Page(port=page._server.server_port)
+        Page(port=page._site.server.server_port)

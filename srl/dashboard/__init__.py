@@ -1,0 +1,1 @@
+"""The page about runs: live in a browser, or frozen in a file. Everything on it is read from run folders."""

@@ -1,0 +1,52 @@
+// Several runs: a table to choose from, and their settings and results as parallel coordinates.
+
+const valueText = value => value === undefined || value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
+
+function runLabel(run, varying) {
+  const parts = varying.filter(key => key in run.settings).map(key => `${key.split(".").at(-1)} ${valueText(run.settings[key])}`);
+  return parts.length && parts.length < 5 ? parts.join(", ") : run.folder;
+}
+const groupLabel = (run, varying) => varying.filter(key => key !== "seed" && key in run.settings).map(key => `${key.split(".").at(-1)} ${valueText(run.settings[key])}`).join(", ") || run.experiment || run.folder;
+
+function drawRuns(place, app, { choose, focus }) {
+  const varying = app.varying.filter(key => !["name"].includes(key)), shown = varying.slice(0, 6);
+  const sorted = app.runs.slice();
+  if (app.sort) sorted.sort((a, b) => { const [x, y] = [a, b].map(run => app.sort.key in run ? run[app.sort.key] : run.settings[app.sort.key]); return (x > y ? 1 : x < y ? -1 : 0) * app.sort.way; });
+  const head = (key, text, right) => h("th", { class: right ? "num" : "" }, h("button", { onclick: () => { app.sort = { key, way: app.sort && app.sort.key === key ? -app.sort.way : -1 }; drawRuns(place, app, { choose, focus }); } }, text));
+  const rows = sorted.slice(0, 200).map(run => {
+    const on = app.shown.includes(run.id), [state, kind] = stateWords(run.state);
+    const mark = h("input", { type: "checkbox", checked: on, "aria-label": `show ${run.id} in the curves`, onclick: event => event.stopPropagation(), onchange: event => choose(run.id, event.target.checked) });
+    return h("tr", { class: `pick ${run.id === app.current ? "here" : ""}`, "data-run": run.id, onclick: () => focus(run.id) },
+      h("td", {}, mark, " ", on ? h("i", { class: "swatch", style: { background: app.colour(run.id) } }) : null), h("td", {}, h("button", { style: { border: 0, padding: 0, background: "none" }, onclick: event => { event.stopPropagation(); focus(run.id); } }, h("b", {}, run.experiment || "?"), " ", h("span", { class: "quiet" }, run.folder))),
+      h("td", {}, h("span", { class: `state ${kind === "good" ? "" : kind}` }, state)), shown.map(key => h("td", { class: "num" }, valueText(run.settings[key]))),
+      h("td", { class: "num" }, run.env_steps === undefined ? "" : whole(run.env_steps)), h("td", { class: "num" }, number(run.mean_return)), h("td", { class: "num" }, clock(run.seconds)));
+  });
+  put(place, parallel(app, focus), h("div", { class: "card scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}), head("created", "run"), head("state", "state"), shown.map(key => head(key, key, true)), head("env_steps", "env steps", true), head("mean_return", "return", true), head("seconds", "time", true))), h("tbody", {}, rows)),
+    sorted.length > 200 ? h("p", { class: "quiet" }, `200 of ${sorted.length} runs`) : null));
+}
+
+// One axis for each setting in which the runs differ, the last one for the return; one line for each run.
+function parallel(app, focus) {
+  const keys = app.varying.filter(key => key !== "name" && key !== "seed").slice(0, 8);
+  const runs = app.runs.filter(run => typeof run.mean_return === "number" && keys.every(key => key in run.settings));
+  if (!keys.length || runs.length < 3 || new Set(runs.map(run => run.experiment)).size > 1) return null;
+  const wide = 1100, high = 250, top = 34, foot = 222;
+  const axes = [...keys.map(key => ({ key, title: key, of: run => run.settings[key] })), { key: "return", title: "return", of: run => run.mean_return }].map((axis, index, all) => {
+    const x = 60 + (wide - 150) * index / Math.max(1, all.length - 1), values = runs.map(axis.of);
+    if (values.every(value => typeof value === "number")) {
+      const low = Math.min(...values), most = Math.max(...values), log = low > 0 && most / low > 30;
+      const scale = value => { const [a, b, v] = log ? [Math.log(low), Math.log(most), Math.log(value)] : [low, most, value]; return b === a ? (top + foot) / 2 : foot - (foot - top) * (v - a) / (b - a); };
+      return { ...axis, x, y: run => scale(axis.of(run)), ticks: [...new Set([low, ...(values.length && new Set(values).size <= 6 ? values : []), most])].map(value => [scale(value), number(value)]) };
+    }
+    const kinds = [...new Set(values.map(valueText))].sort(), scale = text => kinds.length === 1 ? (top + foot) / 2 : foot - (foot - top) * kinds.indexOf(text) / (kinds.length - 1);
+    return { ...axis, x, y: run => scale(valueText(axis.of(run))), ticks: kinds.slice(0, 12).map(text => [scale(text), text.slice(0, 18)]) };
+  });
+  const results = runs.map(run => run.mean_return), least = Math.min(...results), most = Math.max(...results);
+  const colour = run => { const part = most === least ? 1 : (run.mean_return - least) / (most - least); return `color-mix(in oklab, var(--good) ${Math.round(100 * part)}%, var(--slabs))`; };
+  const curve = run => axes.map((axis, i) => { const y = axis.y(run).toFixed(1); if (!i) return `M${axis.x},${y}`; const middle = (axes[i - 1].x + axis.x) / 2; return `C${middle},${axes[i - 1].y(run).toFixed(1)} ${middle},${y} ${axis.x},${y}`; }).join(" ");
+  const picture = s("svg", { class: "parallel", viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": "settings and return of every run" },
+    axes.map(axis => [s("line", { class: "axis", x1: axis.x, x2: axis.x, y1: top, y2: foot }), s("text", { x: axis.x, y: 16, "text-anchor": "middle", "font-weight": 650 }, axis.title)]),
+    runs.slice().sort((a, b) => a.mean_return - b.mean_return).map(run => s("path", { d: curve(run), stroke: colour(run), class: run.id === app.current ? "here" : "", "data-run": run.id, onclick: () => focus(run.id) }, s("title", {}, `${run.folder}\n${keys.map(key => `${key} ${valueText(run.settings[key])}`).join("\n")}\nreturn ${number(run.mean_return)}`))),
+    axes.map(axis => axis.ticks.map(([y, text]) => s("text", { x: axis.x + 7, y: y + 4 }, text))));
+  return h("div", { class: "card", style: { marginBottom: "14px" } }, h("b", {}, "Settings against return"), h("span", { class: "quiet" }, "  one line for each run, greener is better; click one to see it"), picture);
+}

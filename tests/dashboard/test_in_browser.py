@@ -1,0 +1,119 @@
+"""The page in a headless Chromium: a run starts, numbers move, a killed worker turns red, a film plays, a stranger is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srl.dashboard.page import frozen_page
+from srl.dashboard.runs import Runs
+from srl.dashboard.server import Dashboard
+from srl.envs.video import write_video
+from srl.store.lines import read_lines
+from srl.store.run_folder import RunFolder
+from tests.dashboard.browser import Browser
+from tests.dashboard.test_told import made
+from tests.waiting import until
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[tuple[Any, RunFolder]]:
+    """A run of its own, with its dashboard, that goes on until it is stopped."""
+    words = ["experiment=cartpole", "layout=impala", "dashboard=true", "stop={env_steps: 100_000_000}", "sampling.workers=1"]
+    words += ["evaluation={every: 10_000_000, episodes: 1}", "--runs", str(tmp_path), "--quiet"]
+    process = subprocess.Popen([sys.executable, "-m", "srl.launch", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: any(one.read_status().get("dashboard") for one in RunFolder.below(tmp_path)))
+        yield process, RunFolder.below(tmp_path)[0]
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def test_a_run_starts_numbers_move_and_a_killed_worker_turns_red(browser: Browser, run: tuple[Any, RunFolder]) -> None:
+    process, folder = run
+    browser.open(folder.read_status()["dashboard"])
+    browser.until("document.querySelector('#state').textContent === 'running'")
+    browser.until("document.querySelectorAll('#graph .node').length === 4")
+    browser.there('.chart[data-figure="rate/env"]')
+    steps = "parseInt(document.querySelector('#clock').textContent.replaceAll(',', ''))"
+    first = browser.until(f"{steps} > 0 && {steps}")
+    browser.until(f"{steps} > {first}")
+    assert browser.run("document.querySelectorAll('.box.bad').length") == 0
+    pids = {one["process"]: one["pid"] for one in read_lines(folder.events) if one["event"] == "bound"}
+    os.kill(pids["trainer/0"], signal.SIGKILL)
+    browser.there("#graph [data-node=trainer] .box.bad")
+    browser.there('tr.bad[data-worker="trainer/0"]')
+    assert "died (signal 9)" in browser.text('tr[data-worker="trainer/0"] .state')
+    until(lambda: process.poll() == 3)
+    browser.until("document.querySelector('#link').textContent.includes('has ended')")
+    assert browser.text("#state") == "failed"
+    assert browser.run("document.querySelectorAll('tr.bad[data-worker]').length") == 1, "the others ended, they did not die"
+    assert not browser.said
+
+
+def test_a_film_plays_and_a_stranger_is_refused(browser: Browser, tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    frames = [np.full((48, 64, 3), 5 * number, np.uint8) for number in range(40)]
+    write_video(folder.videos / "step_000000020.mp4", frames, fps=20)
+    board = Dashboard([tmp_path])
+    try:
+        browser.open(board.address)
+        browser.until("document.body.dataset.ready")
+        browser.run("(v => { v.scrollIntoView(); return v.play(); })(document.querySelector('video'))")
+        browser.until("document.querySelector('video').currentTime > 0.3")
+        browser.open(board.address[:-3])
+        assert "token" in browser.text("body") and "game" not in browser.text("body")
+    finally:
+        board.close()
+
+
+def test_a_frozen_page_shows_the_same_from_a_file_in_the_dark_and_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    folder.write_text("live.json", json.dumps(LIVE))
+    page = tmp_path / "page.html"
+    page.write_text(frozen_page(Runs([folder.path])))
+    browser.media(prefers_color_scheme="dark")
+    browser.size(390, 800, phone=True)
+    try:
+        browser.open(page.as_uri())
+        browser.until("document.body.dataset.ready")
+        assert browser.run("document.documentElement.dataset.theme") == "dark"
+        assert browser.run("document.documentElement.scrollWidth") <= 390
+        assert browser.run("document.querySelectorAll('#graph .node').length") == 3
+    finally:
+        browser.size(1360, 900)
+        browser.media()
+
+
+LIVE: dict[str, Any] = {
+    "env_steps": 90, "elapsed": 9.0, "progress": 0.5, "advice": "the trainer is the limit: busy 91 %; no core is free",
+    "graph": {
+        "mode": "local",
+        "nodes": [{"name": name, "worker": name, "count": 1, "inside": None} for name in ("actor", "trainer", "evaluator")],
+        "streams": [
+            {"name": "samples", "kind": "sample", "gives": ["actor"], "takes": ["trainer"]},
+            {"name": "params", "kind": "param", "gives": ["trainer"], "takes": ["actor", "evaluator"]},
+        ],
+    },
+}  # fmt: skip
+"""A report without workers: what a run that has just begun says."""
