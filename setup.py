@@ -14,9 +14,14 @@ EXTRAS = {
     "pettingzoo": ["pettingzoo>=1.24", "mpe2"],
     "classic": ["pygame-ce"],
     "atari": ["ale-py>=0.10"],
+    "minatar": ["minatar>=1.0.15"],
+    "minigrid": ["minigrid>=3", "pygame-ce"],
+    "box2d": ["box2d>=2.3.10", "pygame-ce"],
     "cluster": ["cryptography>=42"],
     "export": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],
 }
+LARGE = {"envpool": ["envpool>=1.2"]}
+"""Extras of more than 500 MB, which `all` and `dev` leave out."""
 DEV = [
     "pytest>=8",
     "pytest-timeout",
@@ -66,6 +71,7 @@ setup(
     ],
     extras_require={
         **EXTRAS,
+        **LARGE,
         "all": sorted({one for group in EXTRAS.values() for one in group}),
         "wandb": ["wandb>=0.20"],
         "docs": DOCS,

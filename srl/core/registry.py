@@ -28,6 +28,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "hide_and_seek": "srl.envs.hide_and_seek.env:HideAndSeekVec",
         "catch": "srl.envs.catch:Catch",
         "atari": "srl.envs.atari:Atari",
+        "envpool": "srl.envs.envpool:EnvPool",
         "cartpole_positions": "srl.envs.hidden_velocity:CartPolePositions",
     },
     "policy": {

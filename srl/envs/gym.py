@@ -21,6 +21,7 @@ from srl.core.registry import import_path
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree, leaves, map_tree
+from srl.envs.boards import as_planes
 from srl.envs.copies import EVERY, Copies, Lost, OnError
 from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, describe, is_reward, name_of
 from srl.envs.spaces import Actions, Fault, Obs, actions_of, frame_rate, obs_of
@@ -74,6 +75,7 @@ class GymEnv(BatchEnv):
             signals={name: Leaf((), "float32") for name in self.config.signals},
             stats=self.config.stats,
             fps=frame_rate(env),
+            about=getattr(env, "about", ""),
         )
         self._steps = [self._copies.limited(one.step) for one in self._envs]
         self._timed = [self._copies.timed(env, step) for env, step in enumerate(self._steps)]
@@ -227,7 +229,8 @@ class GymEnv(BatchEnv):
         return all(is_classic(env) and env.unwrapped is env for env in self._envs)
 
     def _make(self) -> tuple[gymnasium.Env[Any, Any], int]:
-        return _peeled(_made(self.config, self.name))
+        env, limit = _peeled(_made(self.config, self.name))
+        return as_planes(env, self.name), limit
 
     def _find_mask(self, env: gymnasium.Env[Any, Any]) -> tuple[spaces.Space[Any], str]:
         """The space of the observation itself, and where masks come from: "", "info" or "obs"."""

@@ -34,12 +34,14 @@ class GymVectorConfig:
 class GymVectorEnv(BatchEnv):
     """An env that steps all its E copies at once, such as gymnasium's CartPoleVectorEnv. One seed for all copies."""
 
-    Config: ClassVar[type] = GymVectorConfig
+    Config: ClassVar[type[GymVectorConfig]] = GymVectorConfig
+    config: GymVectorConfig
+    _env: gymnasium.vector.VectorEnv[Any, Any, Any]
     _srl_place = ""
 
     def __init__(self, count: int, seeds: Seeds, **args: Any) -> None:
         super().__init__(count, seeds)
-        self.config: GymVectorConfig = load(GymVectorConfig, args, path="env")
+        self.config = load(self.Config, args, path="env")
         self.name = name_of(self.config.id)
         if self.config.render:
             choose_gl()
@@ -54,7 +56,7 @@ class GymVectorEnv(BatchEnv):
         self._tick = 0
 
     def reset(self, out: Block) -> None:
-        obs, _ = self._env.reset(seed=self._seed)
+        obs = self._begin()
         self._ended[:] = False
         self._look(obs)
         self._write(obs, out)
@@ -129,6 +131,11 @@ class GymVectorEnv(BatchEnv):
                 ("cause", f"{type(problem).__name__}: {problem}"),
                 ("try", "use: gym, which loops over single envs"),
             ) from problem
+
+    def _begin(self) -> Any:
+        """The first observations."""
+        obs, _ = self._env.reset(seed=self._seed)
+        return obs
 
     def _autoreset(self) -> AutoresetMode:
         mode = self._env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)

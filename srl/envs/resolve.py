@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -21,8 +22,9 @@ _OURS = ("stats", "signals", "state", "mask", "teams", "render", "checked", "on_
 """Settings of the adapters; all other keys beside `use: my_pkg.envs:Make` go to the env itself."""
 _FAMILIES = {
     "ALE": ("ale_py", "'really-scalable-rl[atari]'"),
-    "MiniGrid": ("minigrid", "minigrid"),
-    "BabyAI": ("minigrid", "minigrid"),
+    "MinAtar": ("minatar.gym", "'really-scalable-rl[minatar]'"),
+    "MiniGrid": ("minigrid", "'really-scalable-rl[minigrid]'"),
+    "BabyAI": ("minigrid", "'really-scalable-rl[minigrid]'"),
     "miniwob": ("miniwob", "miniwob"),
     "highway": ("highway_env", "highway-env"),
     "dm_control": ("shimmy", "'shimmy[dm-control]'"),
@@ -128,9 +130,15 @@ def _is_gym_id(name: str) -> bool:
 
 def _import_family(name: str) -> None:
     """`ALE/Pong-v5` is registered by importing ale_py; likewise the other families."""
+    import gymnasium
+
     module, _ = _FAMILIES.get(re.split("[/-]", name)[0], ("", ""))
-    if module and importlib.util.find_spec(module) is not None:
-        importlib.import_module(module)
+    if module and importlib.util.find_spec(module.partition(".")[0]) is not None and name not in gymnasium.registry:
+        logging.disable(logging.WARNING)  # MinAtar misses libraries that only its own pictures need
+        family = importlib.import_module(module)
+        logging.disable(logging.NOTSET)
+        if hasattr(family, "register_envs"):
+            family.register_envs()
 
 
 def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
