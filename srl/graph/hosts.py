@@ -11,8 +11,8 @@ from srl.core.errors import UserError
 from srl.core.load import load, meant
 from srl.core.registry import REGISTRIES
 from srl.core.text import count
-from srl.core.types import HOME, LOCAL, Component, HostGroup
-from srl.graph.placement import host_of, processes_by_side, workers_by_process
+from srl.core.types import HOME, LOCAL, SIDES, Component, HostGroup
+from srl.graph.placement import host_of, processes_by_side, via_of, workers_by_process
 from srl.graph.spec import Graph, Node
 
 _LISTED = 8
@@ -62,12 +62,15 @@ def processes_by_host(graph: Graph) -> dict[str, list[str]]:
 
 def home_of(launcher: Component) -> Any:
     """The setting `home` of a launcher that starts the machine of the trainers too; None if that is this machine."""
+    return getattr(_settings(launcher), "home", None)
+
+
+def _settings(launcher: Component) -> Any:
+    """The settings of the launcher, loaded; None for `local`, or without a launcher of this name."""
     registry = REGISTRIES["launcher"]
     if launcher.use == LOCAL or not (":" in launcher.use or launcher.use in registry.names()):
         return None
-    kind = registry.resolve(launcher.use)
-    is_started = "home" in kind.Args.__dataclass_fields__
-    return load(kind.Args, launcher.args, path=("launcher",)).home if is_started else None
+    return load(registry.resolve(launcher.use).Args, launcher.args, path=("launcher",))
 
 
 def known_hosts(nodes: Sequence[Node], groups: Mapping[str, HostGroup], launcher: Component) -> None:
@@ -169,6 +172,25 @@ def hosts_lines(graph: Graph) -> str:
     for group, hosts in groupby(hosts_of(graph), lambda host: host.group):
         lines = [f"{host.words}: {_short(placed[host.name])}" for host in hosts]
         rows += lines if len(lines) <= _LISTED else [*lines[:2], f"... {len(lines) - 3} more of {group}", lines[-1]]
+    return "\n".join(rows)
+
+
+def sockets_lines(graph: Graph) -> str:
+    """Who connects to whom over the network."""
+    port = getattr(_settings(graph.launcher), "port", 0)
+    where = f"port {port}" if port else "a port that is free"
+    rows = [f"supervisors of {count(len(hosts_of(graph)), 'host')} connect to {HOME}, {where}, by TLS"]
+    how = "unencrypted" if graph.insecure else "encrypted"
+    for stream in graph.streams:
+        if via_of(graph, stream) in ("inproc", "shm") or len(stream_hosts(graph, stream.name)) < 2:
+            continue
+        sides = processes_by_side(graph, stream.name)
+        listens = SIDES[stream.kind][stream.kind != "param"]  # consumers, servers and publishers do
+        there = sorted(sides.pop(listens))
+        at = ", ".join(dict.fromkeys(host_of(graph, *one) for one in there))
+        far = [f"{name}/{index}" for name, index in sorted({one for others in sides.values() for one in others} - {*there})]
+        ports = "ports that are free" if len(there) > 1 else "a port that is free"
+        rows.append(f"{stream.name}: {_short(far)} connect to {_short([f'{a}/{b}' for a, b in there])} at {at}, {ports}, {how}")
     return "\n".join(rows)
 
 

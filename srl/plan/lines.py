@@ -11,8 +11,7 @@ from srl.core.machine import Machine
 from srl.core.text import count, size
 from srl.core.tree import leaves
 from srl.core.types import HOME
-from srl.graph.hosts import hosts_lines, processes_by_host, stream_hosts
-from srl.graph.placement import via_of
+from srl.graph.hosts import hosts_lines, processes_by_host, sockets_lines
 from srl.graph.show import times, words
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived
@@ -37,12 +36,7 @@ def plan_lines(
     lines.append(("workers", "\n".join(_node_line(graph, node) for node in graph.nodes)))
     if graph.hosts:
         lines += [("launcher", words(graph.launcher)), ("hosts", hosts_lines(graph))]
-        far = [
-            one.name
-            for one in graph.streams
-            if via_of(graph, one) not in ("inproc", "shm") and len(stream_hosts(graph, one.name)) > 1
-        ]
-        lines.append(("between hosts", ", ".join(far) or "no stream"))
+        lines.append(("sockets", sockets_lines(graph)))
         if graph.insecure:
             lines.append(("insecure", "streams between hosts are not encrypted: whoever reaches their ports can read them"))
     lines += [("batch", text) for text in _batches(graph, derived)]

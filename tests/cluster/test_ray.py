@@ -64,7 +64,9 @@ class RayNodes:
             )
         self._nodes.append(node)
         ask = f"import ray; ray.init(address='{self.address}', log_to_driver=False); print(len(ray.nodes()))"
-        for _ in range(10):
+        for _ in range(20):
+            if node.poll() is not None:
+                break
             asked = [PYTHON, "-c", ask]
             done = subprocess.run(asked, env={**os.environ, **self.environment}, capture_output=True, text=True, check=False)
             if done.stdout.strip() == str(len(self._nodes)):
