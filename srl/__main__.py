@@ -31,6 +31,11 @@ VERBS: dict[str, tuple[str, str]] = {
         "srl.cli.dashboard:dashboard",
         "serve a page about runs, live or ended: graph, curves, workers, films, settings",
     ),
+    "report": ("srl.cli.dashboard:report", "write that page to one HTML file, to mail or to keep"),
+    "compare": (
+        "srl.cli.dashboard:compare",
+        "compare runs: settings, curves, final figures with intervals over seeds; --png FILE",
+    ),
     "status": ("srl.cli.status:status", "list the newest runs: state, env steps, return, duration"),
     "stop": ("srl.cli.asking:stop", "end a run that is under way: save, and print the command that resumes"),
     "logs": ("srl.cli.asking:logs", "show the logs of a run's workers, on whatever host they run"),

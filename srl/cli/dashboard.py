@@ -1,4 +1,4 @@
-"""`srl dashboard [RUN | FOLDER]`: the page about runs in a browser, and `srl report`: the same page in a file."""
+"""`srl dashboard`: the page about runs in a browser; `srl report`: the same in a file; `srl compare`: runs beside each other."""
 
 from __future__ import annotations
 
@@ -30,6 +30,56 @@ def dashboard(argv: list[str]) -> int:
         pass
     finally:
         board.close()
+    return 0
+
+
+def report(argv: list[str]) -> int:
+    """Write the page to a file."""
+    parser = Parser(
+        prog="srl report",
+        description="write the page of srl dashboard to one HTML file, as it is now: to mail, to attach, to keep. It needs"
+        " nothing else: films are in it, as far as they fit into 24 MB.",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders with runs")
+    parser.add_argument("--out", metavar="FILE", default="report.html", help="file to write (default: report.html)")
+    given = parser.parse_args(argv)
+    found = runs_in(given.runs)
+    from srl.core.text import count, size
+    from srl.dashboard.page import frozen_page
+    from srl.dashboard.runs import Runs
+    from srl.store.atomic import replace_file
+
+    path = usable_path(given.out)
+    replace_file(path, frozen_page(Runs([run.path for run in found])))
+    print(f"{path}: {count(len(found), 'run')}, {size(path.stat().st_size)}")
+    return 0
+
+
+def compare(argv: list[str]) -> int:
+    """Print runs beside each other."""
+    parser = Parser(
+        prog="srl compare",
+        description="compare runs: the settings in which they differ, curves, and final figures with 95 %% intervals. Runs that"
+        " differ in their seed only are one group: its figure is the interquartile mean, its interval a stratified bootstrap.",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders with runs (a sweep)")
+    parser.add_argument("--png", metavar="FILE", help="also draw the curves with their intervals")
+    parser.add_argument("--metric", default="episode/return", help="figure of metrics.jsonl to compare (default: episode/return)")
+    given = parser.parse_args(argv)
+    found = runs_in(given.runs)
+    import shutil
+
+    from srl.dashboard.compare import as_text
+    from srl.dashboard.compare import compare as compared
+    from srl.dashboard.runs import Runs
+
+    result = compared(Runs([run.path for run in found]), given.metric)
+    print(as_text(result, shutil.get_terminal_size((100, 24)).columns))
+    if given.png:
+        from srl.dashboard.plot import write_png
+
+        write_png(result, usable_path(given.png))
+        print(f"\n{given.png}")
     return 0
 
 

@@ -1,6 +1,6 @@
 // The graph of a run as a picture: where every box and arrow goes, and what is written on them.
 
-const BOX = { wide: 214, high: 108, gap: 18, asked: 54, gutter: 176, lane: 34, edge: 26 };
+const BOX = { wide: 214, high: 108, gap: 18, asked: 54, gutter: 204, lane: 34, edge: 26 };
 
 // Boxes that share a process stand in one frame. Inline everything does, and one frame around all says so.
 function framesOf(graph) {
@@ -101,7 +101,7 @@ function route(frames, arrows, size, upright) {
       const x = top.x + top.wide / 2 - 34 + shift;
       const [y1, y2] = from.y < to.y ? [top.y + top.high, bottom.y] : [bottom.y, top.y + top.high];
       arrow.path = `M${x},${y1} L${x},${y2}`;
-      arrow.label = { x: x + 10, y: (y1 + y2) / 2, align: "start", rows: 2 };
+      arrow.label = { x: x + 10, y: (y1 + y2) / 2, align: "start", rows: 2, bare: inFrame };
     } else if (near) {
       const y1 = from.y + 26 + 22 * port(arrow.from, "right"), y2 = to.y + 26 + 22 * port(arrow.to, "left");
       const x1 = from.x + from.wide, x2 = to.x, middle = (x1 + x2) / 2;
@@ -159,14 +159,14 @@ function drawArrow(arrow, live, running) {
   const path = s("path", { d: arrow.path, class: `edge ${arrow.kind} ${running && !items ? "idle" : ""}`, "marker-end": "url(#tip)", ...ends,
     "stroke-width": (1.4 + Math.min(2.2, Math.log10(1 + items) * .6)).toFixed(2) }, s("title", {}, title));
   if (!arrow.label) return [path];
-  const { x, y, align, rows: room, turned } = arrow.label;
+  const { x, y, align, rows: room, turned, bare } = arrow.label;
   const told = room === 1 ? [lines.map(line => typeof line[0] === "string" ? line[0] : STREAMS[arrow.kind]).join("  ")]
     : room === 2 ? [STREAMS[arrow.kind], ...lines.slice(1).map(line => line[0])].slice(0, 2) : [STREAMS[arrow.kind], ...lines.slice(1).map(line => line[0])];
   const all = [...told.map(text => [text, "dim"]), ...lost.map(text => [text, "lost"])];
   const high = 16 * all.length, wide = Math.max(...all.map(([text]) => text.length)) * 6.3 + 10;
   const left = align === "middle" ? x - wide / 2 : x - 4;
   const group = s("g", { class: "label", transform: turned ? `rotate(90 ${x} ${y})` : null },
-    s("rect", { class: "plate", x: left, y: y - high / 2, width: wide, height: high, rx: 4 }),
+    bare ? null : s("rect", { class: "plate", x: left, y: y - high / 2, width: wide, height: high, rx: 4 }),
     all.map(([text, kind], index) => s("text", { class: kind, x, y: y - high / 2 + 12 + 16 * index, "text-anchor": align }, text)));
   return [path, group];
 }
@@ -215,8 +215,7 @@ function drawGraph(live, { dead, limit, running, upright }) {
       s("text", { class: "dim", x: frame.x + frame.wide / 2, y: frame.y + frame.high - 10, "text-anchor": "middle" },
         frame.nodes[0].count > 1 ? `together in each of ${frame.nodes[0].count} processes` : "together in one process"))),
     arrows.map(arrow => drawArrow(arrow, live, running)),
-    frames.flatMap(frame => frame.boxes.map(box => drawBox(box, live, { dead: dead.filter(one => one.node === box.node.name), limit: limit === box.node.worker || limit === box.node.name, starting: running }))),
-    arrows.map(arrow => null));
+    frames.flatMap(frame => frame.boxes.map(box => drawBox(box, live, { dead: dead.filter(one => one.node === box.node.name), limit: limit === box.node.worker || limit === box.node.name, starting: running }))));
 }
 
 function streamTable(live) {

@@ -48,7 +48,7 @@ function verdict(ys) {
 function learns(detail, curves) {
   const names = Object.keys(curves.columns).filter(name => /^episode\/return(\/|$)/.test(name));
   const goal = settingOf(detail, "expect.return") || settingOf(detail, "stop.return");
-  const evals = (curves.evaluations["eval/return"] || []).filter(x => x !== null);
+  const measured = curves.evaluations, evals = (measured["eval/return"] || []).filter((x, i) => x !== null && measured.env_steps[i] > 0);
   if (!names.length && evals.length) {
     const [kind, says, told] = verdict(evals);
     return [h("div", { class: "big" }, number(evals.at(-1)), h("small", { class: "quiet" }, "return in evaluations")), h("p", {}, h("b", { class: kind }, says), h("span", { class: "quiet" }, `  ${told}`)), spark(evals, "var(--accent)")];
@@ -217,7 +217,12 @@ function furnish() {
   const all = app.runs.length > 1 ? [["runs", "Runs"], ...SECTIONS] : SECTIONS;
   const links = new Map(all.map(([id, words]) => [id, h("a", { href: `#${id}`, onclick: event => { event.preventDefault(); go(id); } }, words)]));
   put(at("nav"), [...links.values()]);
-  const here = new IntersectionObserver(entries => { for (const entry of entries) links.get(entry.target.id).classList.toggle("here", entry.isIntersecting); }, { rootMargin: "-30% 0px -60% 0px" });
+  const seen = new Set();
+  const here = new IntersectionObserver(entries => {
+    for (const entry of entries) seen[entry.isIntersecting ? "add" : "delete"](entry.target.id);
+    const last = all.map(([id]) => id).filter(id => seen.has(id)).pop();
+    for (const [id, link] of links) link.classList.toggle("here", id === last);
+  }, { rootMargin: "-15% 0px -70% 0px" });
   for (const [id] of all) here.observe(at(id));
   narrow.addEventListener("change", () => drawGraphSection());
 }

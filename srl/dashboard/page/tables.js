@@ -33,7 +33,7 @@ function drawWorkers(place, detail) {
     const text = h("tr", { class: "log", "data-of": one.name, hidden: !open.has(one.name) }, h("td", { colspan: 7 }, h("pre", { class: "log" }, (log || []).join("\n"))));
     const button = log && !inside ? h("button", { "aria-expanded": String(open.has(one.name)), onclick: event => { text.hidden = !text.hidden; event.target.setAttribute("aria-expanded", String(!text.hidden)); } }, "log") : null;
     return [h("tr", { class: kind === "bad" ? "bad" : "", "data-worker": one.name }, h("td", {}, h("b", {}, one.name)), h("td", {}, h("span", { class: `state ${kind}` }, state)),
-      h("td", {}, bar(shown)), h("td", { class: "num" }, percent(one.busy)), h("td", { class: "num" }, inside ? `in ${one.process}` : number(one.cpu)), h("td", { class: "num" }, inside ? "" : bytes(one.rss)),
+      h("td", {}, bar(shown)), h("td", { class: "num" }, percent(one.busy)), h("td", { class: "num" }, inside ? `in ${one.process}` : one.cpu.toFixed(2)), h("td", { class: "num" }, inside ? "" : bytes(one.rss)),
       h("td", {}, waits || (over || death ? "" : "nothing: works"), last ? h("div", { class: "quiet" }, last.slice(0, 120), " ", button) : null)), log && !inside ? text : null];
   });
   put(place, rows.length ? h("div", { class: "card scroll" }, h("table", {}, h("thead", {}, h("tr", {}, [["worker"], ["state"], ["time lately"], ["busy", 1], ["cores", 1], ["memory", 1], ["waits now for"]].map(([text, right]) => h("th", { class: right ? "num" : "" }, text)))), h("tbody", {}, rows)))
@@ -55,7 +55,7 @@ function drawEvaluations(place, detail, curves, address) {
   place.dataset.key = key;
   const shown = names.slice(0, 6), rows = steps.map((step, i) => [step, i]).reverse().slice(0, 12);
   const best = table["eval/return"] ? Math.max(...table["eval/return"].filter(x => x !== null)) : null;
-  const figures = steps.length ? h("div", { class: "card scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { class: "num" }, "after env steps"), shown.map(name => h("th", { class: "num" }, figureWords(name).title)))),
+  const figures = steps.length ? h("div", { class: "card scroll", style: { maxWidth: `${260 + 190 * shown.length}px` } }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { class: "num" }, "after env steps"), shown.map(name => h("th", { class: "num" }, figureWords(name).title)))),
     h("tbody", {}, rows.map(([step, i]) => h("tr", {}, h("td", { class: "num" }, whole(step)), shown.map(name => h("td", { class: "num" }, name === "eval/return" && table[name][i] === best ? h("b", { class: "yes", title: "the best so far" }, number(table[name][i])) : number(table[name][i]))))))),
     steps.length > 12 ? h("p", { class: "quiet" }, `the newest 12 of ${steps.length}; all are in the curves`) : null) : h("p", { class: "quiet" }, "no evaluation yet");
   const films = detail.films.length ? h("div", { class: "films" }, detail.films.slice(0, 12).map(film => filmNode(address, film))) : h("p", { class: "quiet" }, "no films: evaluation.film_every=1 records one at every evaluation");
