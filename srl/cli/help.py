@@ -30,6 +30,11 @@ options
   --dry-run             check everything and print the plan; start nothing
   --print-config        print the resolved configuration and the origin of each value
   --sweep KEY=A,B,C     one run per value (several --sweep: one per combination), one folder, one table
+  --sweep KEY=RANGE     random search: log(1e-5,1e-2), uniform(0.9,1) or int(1,8); of lists one value is drawn,
+                        but every trial runs with all values of seed=1,2,3
+  --trials N            number of trials of a random search (default: 16)
+  --halving             give most env steps to the best: a third of the trials goes on to three times the env steps
+  --metric NAME         what a search compares (default: episode/return; larger is better)
   --jobs N              number of runs of a sweep at a time (default: 1)
   --runs DIR            folder for the runs (default: runs)
   --quiet               print only the result

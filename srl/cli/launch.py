@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from srl.cli.guard import guarded
-from srl.cli.parsing import Parser, add_hints, words_of
+from srl.cli.parsing import Parser, add_hints, number, words_of
 from srl.core.errors import UserError
 
 
@@ -33,7 +33,10 @@ def _run(argv: list[str]) -> int:
     if given.sweep:
         from srl.cli.sweep import sweep
 
-        return sweep(experiment, overrides, given.sweep, jobs=given.jobs, runs=given.runs)
+        how = {"trials": given.trials, "halving": given.halving, "metric": given.metric}
+        return sweep(experiment, overrides, given.sweep, jobs=given.jobs, runs=given.runs, **how)
+    if given.halving or given.trials is not None:
+        raise UserError("--trials and --halving need --sweep", ("try", "--sweep 'algorithm.lr=log(1e-5,1e-2)'"), code="E12")
     if given.print_config or given.dry_run:
         return _show(experiment, overrides, given)
     from srl.observe.sinks.console import Console
@@ -93,6 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--print-config", action="store_true")
     parser.add_argument("--sweep", action="append", default=[])
+    parser.add_argument("--trials", type=number)
+    parser.add_argument("--halving", action="store_true")
+    parser.add_argument("--metric", default="episode/return")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--runs", default="runs")
     parser.add_argument("--quiet", action="store_true")

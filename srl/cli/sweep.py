@@ -1,23 +1,35 @@
-"""Several runs of one experiment: a folder for all, a table at the end."""
+"""Several runs of one experiment: a folder for all, sweep.json in it, a table at the end."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import math
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+from srl.cli.search import Range, budgets, drawn, halve
+from srl.config.yaml import parse
 from srl.core.errors import UserError
 from srl.core.readings import RETURN
 from srl.core.text import columns, count, figure, mean_and_spread
 from srl.plan.prepare import prepare
+from srl.store.atomic import replace_file
 from srl.store.lines import read_numbers
-from srl.store.run_folder import RunFolder
+from srl.store.run_folder import SWEEP, RunFolder
+
+PREEMPTED = 75
+_LOOK = 0.1
+"""Seconds between two looks at how far a run is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +41,8 @@ class Outcome:
     folder: Path | None
     text: str
     """What it printed: its result, or the error it was refused with."""
+    round: int | None = None
+    """Of successive halving: the last one that it took part in."""
 
     @property
     def status(self) -> dict[str, Any]:
@@ -38,33 +52,156 @@ class Outcome:
     @property
     def end(self) -> str:
         """`ok`, or `exit 3`."""
-        return "ok" if self.exit_code == 0 else f"exit {self.exit_code}"
+        paused = self.round is not None and self.exit_code == PREEMPTED
+        return "ok" if self.exit_code == 0 else "stopped early" if paused else f"exit {self.exit_code}"
 
 
-def sweep(experiment: str | None, overrides: Sequence[str], axes: Sequence[str], *, jobs: int, runs: str) -> int:
-    """Run every combination, `jobs` side by side; 0 if all went well, else the first exit code that is not."""
-    combinations = list(itertools.product(*map(values, axes)))
-    outcomes = run_each(experiment, overrides, combinations, kind="sweep", jobs=jobs, runs=runs)
-    print(table(outcomes))
-    print_failures(outcomes)
-    return next((outcome.exit_code for outcome in outcomes if outcome.exit_code), 0)
+def sweep(
+    experiment: str | None,
+    overrides: Sequence[str],
+    axes: Sequence[str],
+    *,
+    jobs: int,
+    runs: str,
+    trials: int | None = None,
+    halving: bool = False,
+    metric: str = RETURN,
+) -> int:
+    """Run every combination, or trials drawn from ranges, `jobs` side by side.
+
+    0 if all went well, else the first exit code that is not.
+    """
+    lists = [values(axis) for axis in axes]
+    searching = halving or trials is not None or any(Range.read(axis) for axis in axes)
+    seeds = [place for place, axis in enumerate(axes) if axis.startswith("seed=") and Range.read(axis) is None]
+    if not searching:
+        combinations = list(itertools.product(*lists))
+    else:
+        searched = [place for place in range(len(axes)) if place not in seeds]
+        picks = drawn([axes[place] for place in searched], [lists[place] for place in searched], trials or 16)
+        combinations = [(*pick, *chosen) for pick in picks for chosen in itertools.product(*(lists[place] for place in seeds))]
+    kind = "halving" if halving else "random" if searching else "grid"
+    group = len(list(itertools.product(*(lists[place] for place in seeds)))) if searching else 1
+    record = Record(kind, metric, list(axes))
+    outcomes = run_each(
+        experiment, overrides, combinations, kind="sweep", jobs=jobs, runs=runs, record=record, halving=group if halving else 0
+    )
+    print(table(outcomes, metric, best_first=searching))
+    print_failures([one for one in outcomes if one.end != "stopped early"])
+    return next((one.exit_code for one in outcomes if one.exit_code and one.end != "stopped early"), 0)
 
 
 def run_each(
-    experiment: str | None, overrides: Sequence[str], combinations: Sequence[Sequence[str]], *, kind: str, jobs: int, runs: str
+    experiment: str | None,
+    overrides: Sequence[str],
+    combinations: Sequence[Sequence[str]],
+    *,
+    kind: str,
+    jobs: int,
+    runs: str,
+    record: Record | None = None,
+    halving: int = 0,
 ) -> list[Outcome]:
-    """One run for each combination of further overrides, each to its own stop, all in one new folder `NAME_kind/TIME`."""
-    name = prepare(experiment, [*overrides, *combinations[0]], inspect=False).graph.name
+    """One run for each combination of further overrides, each to its own stop, all in one new folder `NAME_kind/TIME`.
+
+    `halving`: so many neighbours at a time are one trial of successive halving, which is judged by their mean.
+    """
+    graph = prepare(experiment, [*overrides, *combinations[0]], inspect=False).graph
     for changes in combinations[1:]:
         prepare(experiment, [*overrides, *changes], inspect=False)  # a wrong one is found before the first run
-    folder = Path(runs) / f"{name}_{kind}" / time.strftime("%Y%m%d-%H%M%S")
+    total = graph.stop.env_steps
+    if halving and total is None:
+        raise UserError(
+            "--halving needs to know how long a whole run is", ("try", "stop.env_steps=1_000_000"), code="E14", path=("stop",)
+        )
+    folder = Path(runs) / f"{graph.name}_{kind}" / time.strftime("%Y%m%d-%H%M%S")
+    folder.mkdir(parents=True, exist_ok=True)
     print(f"{count(len(combinations), 'run')}, {jobs} at a time, in {folder}", flush=True)
+    record = record or Record(kind, RETURN, [])
+    record.begin(folder, graph.name, len(combinations))
     words = [f"experiment={experiment}", *overrides] if experiment is not None else list(overrides)
+    found: dict[int, Outcome] = {}
     pool = ThreadPoolExecutor(max(1, jobs))
+
+    def go(place: int, until: int | None, round: int | None) -> Outcome:
+        before = found.get(place)
+        if before is None or (before.exit_code == PREEMPTED and (until is None or before.status["env_steps"] < until)):
+            outcome = _run(words, combinations[place], folder, until, before)
+        else:
+            outcome = before  # it is there already
+        found[place] = replace(outcome, round=round)
+        record.ended(found[place])
+        return found[place]
+
     try:
-        return list(pool.map(lambda changes: _run(words, changes, folder), combinations))
+        if not halving:
+            return list(pool.map(lambda place: go(place, None, None), range(len(combinations))))
+        assert total is not None
+        trials = len(combinations) // halving
+        rounds = budgets(total, trials)
+        print(f"{count(len(rounds), 'round')}: {', '.join(f'{one:,}' for one in rounds)} env steps", flush=True)
+
+        def play(alive: list[int], until: int | None) -> list[float]:
+            number = len(rounds) - 1 if until is None else rounds.index(until)
+            places = [trial * halving + i for trial in alive for i in range(halving)]
+            outcomes = list(pool.map(lambda place: go(place, until, number), places))
+            scores = [score(one, record.metric, until) for one in outcomes]
+            means = [sum(scores[i : i + halving]) / halving for i in range(0, len(scores), halving)]
+            print(f"round {number + 1}: {count(len(alive), 'trial')}, best {figure(max(means))}", flush=True)
+            return means
+
+        halve(trials, total, play)
+        return [found[place] for place in range(len(combinations))]
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C no further run starts
+
+
+class Record:
+    """sweep.json: one row for each run with its settings and its figures, replaced whenever a run ends."""
+
+    def __init__(self, kind: str, metric: str, axes: Sequence[str]) -> None:
+        self.kind, self.metric, self.axes = kind, metric, axes
+        self.file = Path(SWEEP)
+        self._rows: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._lock = Lock()
+
+    def begin(self, folder: Path, experiment: str, runs: int) -> None:
+        self.file, self._experiment, self._count = folder / SWEEP, experiment, runs
+        self._write()
+
+    def ended(self, outcome: Outcome) -> None:
+        """A run has ended, or is paused: say so."""
+        row = last_row(outcome.folder)
+        settings = {key: parse(text).data for key, _, text in (word.partition("=") for word in outcome.changes)}
+        names = ("env_steps", "wall", *dict.fromkeys((self.metric, RETURN, "eval/return")))
+        with self._lock:
+            self._rows[outcome.changes] = {
+                "settings": settings,
+                "folder": str(outcome.folder.relative_to(self.file.parent)) if outcome.folder is not None else None,
+                "state": outcome.status.get("state"),
+                "exit_code": outcome.exit_code,
+                "round": outcome.round,
+                "figures": {name: row[name] for name in names if name in row},
+            }
+            self._write()
+        shown = f", {self.metric} {figure(row[self.metric])}" if self.metric in row else ""
+        place = f"round {outcome.round + 1}" if outcome.round else f"{len(self._rows)} of {self._count}"
+        print(f"{place}: {' '.join(outcome.changes)}: {outcome.end}{shown}", flush=True)
+
+    def _write(self) -> None:
+        told = {"experiment": self._experiment, "kind": self.kind, "metric": self.metric, "axes": self.axes}
+        replace_file(self.file, json.dumps({**told, "runs": list(self._rows.values())}, indent=1) + "\n")
+
+
+def score(outcome: Outcome, metric: str, until: int | None) -> float:
+    """The metric at these env steps, or at the end: what a run did in the moment in which it was paused does not count."""
+    newest = -math.inf
+    for row in read_numbers(outcome.folder / "metrics.jsonl") if outcome.folder is not None else ():
+        if (value := row.get(metric)) is not None:
+            newest = float(value)
+        if until is not None and (row.get("env_steps") or 0) >= until:
+            break
+    return newest
 
 
 def values(axis: str) -> list[str]:
@@ -82,21 +219,24 @@ def values(axis: str) -> list[str]:
     return [f"{key}={part.strip()}" for part in parts]
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[Outcome], metric: str = RETURN, *, best_first: bool = False) -> str:
     """One line for each run, then one for each group of runs that differ in their seed only."""
-    rows: list[tuple[str, ...]] = [("run", "end", "env steps", "return", "seconds", "folder")]
+    name_of_metric = "return" if metric == RETURN else metric
+    rows: list[tuple[str, ...]] = [("run", "end", "env steps", name_of_metric, "seconds", "folder")]
+    if best_first:
+        outcomes = sorted(outcomes, key=lambda one: (-(one.round or 0), -score(one, metric, None)))
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for outcome in outcomes:
         row = last_row(outcome.folder)
-        figures = (figure(row.get("env_steps")), figure(row.get(RETURN)), figure(row.get("wall")))
+        figures = (figure(row.get("env_steps")), figure(row.get(metric)), figure(row.get("wall")))
         rows.append((" ".join(outcome.changes), outcome.end, *figures, str(outcome.folder or "none")))
-        if RETURN in row:
+        if metric in row:
             without_seed = tuple(word for word in outcome.changes if not word.startswith("seed="))
             groups.setdefault(without_seed, []).append(row)
     for changes, found in groups.items():
         if len(found) > 1:
             label = " ".join([*changes, f"mean of {len(found)} seeds"])
-            means = (mean_and_spread([row[name] for row in found]) for name in ("env_steps", RETURN, "wall"))
+            means = (mean_and_spread([row[name] for row in found]) for name in ("env_steps", metric, "wall"))
             rows.append((label, "", *means, ""))
     return columns(rows, right=(2, 3, 4))
 
@@ -116,11 +256,30 @@ def last_row(folder: Path | None) -> dict[str, Any]:
     return merged
 
 
-def _run(words: Sequence[str], changes: Sequence[str], folder: Path) -> Outcome:
-    label = "_".join(changes).replace("/", "-")
-    command = [sys.executable, "-m", "srl.launch", *words, *changes, "--quiet", "--runs", str(folder / label)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = sorted((folder / label).glob("*/*/status.json"))
-    print(f"{' '.join(changes)}: exit {ended.returncode}", flush=True)
-    said = ended.stderr.strip() or ended.stdout.strip()
-    return Outcome(tuple(changes), ended.returncode, found[-1].parent if found else None, said)
+def _run(words: Sequence[str], changes: Sequence[str], folder: Path, until: int | None, before: Outcome | None) -> Outcome:
+    """One run to its end, or paused when it has made so many env steps; `before` it was paused."""
+    place = folder / "_".join(changes).replace("/", "-")
+    asked = [*words, *changes] if before is None else ["--resume", str(before.folder)]
+    command = [sys.executable, "-m", "srl.launch", *asked, "--quiet", "--runs", str(place)]
+    own = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **own) as process:  # type: ignore[call-overload]
+        told = False
+        while until is not None and process.poll() is None and not told:
+            if _steps(place, process.pid) >= until:
+                os.kill(process.pid, signal.SIGTERM)
+                told = True
+            time.sleep(_LOOK)
+        out, err = process.communicate()
+    found = _statuses(place)
+    return Outcome(tuple(changes), process.returncode, found[-1].parent if found else None, err.strip() or out.strip())
+
+
+def _statuses(place: Path) -> list[Path]:
+    return sorted(place.glob("*/*/status.json"))
+
+
+def _steps(place: Path, pid: int) -> int:
+    """Env steps of the run that this process has begun or continued; 0 before it says so."""
+    found = _statuses(place)
+    status = RunFolder(found[-1].parent).read_status() if found else {}
+    return int(status.get("env_steps", 0)) if status.get("pid") == pid else 0

@@ -14,6 +14,8 @@ from srl.__main__ import VERBS
 from srl.cli.help import section_help
 from srl.cli.launch import _parser, main
 from srl.cli.parsing import words_of
+from srl.cli.search import drawn
+from srl.cli.sweep import values
 from srl.config.yaml import parse
 from srl.plan.prepare import prepare
 from srl.store.run_folder import RunFolder
@@ -107,7 +109,7 @@ def test_launch_commands_are_right(place: str, words: list[str]) -> None:
     experiment, overrides = words_of([word for word in given.words if "NAME" not in word])
     if given.resume is not None or "NAME" in "".join(given.words) or any("my_pkg" in word or "my_alg" in word for word in words):
         return
-    changes = [values.partition(",")[0] for values in given.sweep]
+    changes = drawn(given.sweep, [values(axis) for axis in given.sweep], 1)[0]
     prepare(experiment, [*overrides, *changes], inspect=False)
 
 
