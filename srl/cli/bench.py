@@ -47,13 +47,18 @@ def bench(argv: list[str]) -> int:
         return scale(argv[1:])
     parser = Parser(
         prog="srl bench",
-        description="limit experiment=NAME: measure the limit, the achieved rate and their ratio (scale: its own --help)",
+        description="limit experiment=NAME: measure the limit, the achieved rate and their ratio",
     )
     parser.add_argument("what", choices=["limit"])
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="length of the run in seconds; timing the parts takes a third longer"
     )
+    if argv[:1] in (["--help"], ["-h"]):
+        from srl.cli.scale import scale_parser
+
+        print(f"{parser.format_help()}\n{scale_parser().format_help()}")
+        return 0
     given = parser.parse_intermixed_args(argv)
     experiment, overrides = words_of(given.words)
     endless = [f"stop.{name}=null" for name in ("env_steps", "updates", "return")]

@@ -22,8 +22,8 @@ _SLABS = 120_000
 """About so many are simulated."""
 
 
-def scale(argv: list[str]) -> int:
-    """Measure, simulate and print."""
+def scale_parser() -> Parser:
+    """The words and options of `srl bench scale`."""
     parser = Parser(prog="srl bench scale", description="what a run would do on many hosts, from unit costs measured here")
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
     parser.add_argument("--hosts", type=int, required=True, help="hosts with actors")
@@ -41,7 +41,12 @@ def scale(argv: list[str]) -> int:
     parser.add_argument("--fan-out", type=int, help="hosts that pass parameters on to so many others; default: 8 above 64 hosts")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement of unit costs")
     parser.add_argument("--check", type=float, metavar="SECONDS", help="also run it, all hosts on this machine, and compare")
-    given = parser.parse_intermixed_args(argv)
+    return parser
+
+
+def scale(argv: list[str]) -> int:
+    """Measure, simulate and print."""
+    given = scale_parser().parse_intermixed_args(argv)
     if given.hosts < 1 or given.trainers < 1 or given.trainer_speed <= 0 or given.gbit <= 0:
         raise UserError("--hosts, --trainers, --trainer-speed and --gbit must be positive")
     experiment, overrides = words_of(given.words)
