@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "eval": ("srl.cli.play:evaluate", "play episodes with the policy of a run and print the means"),
     "play": ("srl.cli.play:play", "record a video of episodes of a run: --record FILE.mp4"),
     "export": ("srl.cli.export:export", "write the policy of a run as an ONNX or PT2 program for other software"),
+    "tag": ("srl.cli.play:tag", "keep a version of a run under a name, for load=RUN@NAME and --checkpoint NAME"),
     "watch": ("srl.cli.watch:watch", "show the newest policy of a run at play, in a window or a browser; Ctrl-C detaches"),
     "bench": (
         "srl.cli.bench:bench",

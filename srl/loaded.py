@@ -53,7 +53,10 @@ class LoadedRun:
         return derive(self.graph)
 
     def policy(self, which: str | Path = "best", *, name: str | None = None) -> LoadedPolicy:
-        """The policy of a checkpoint: `best`, `latest`, `initial`, `step_000100000` or a path. `name`: of several policies."""
+        """The policy of a checkpoint: `best`, `latest`, `initial`, `step_000100000`, a tag or a path.
+
+        `name`: of several policies.
+        """
         name = name or self._only()
         if name not in self.derived.policies:
             raise UserError(f"the run has no policy '{name}'", ("policies", ", ".join(self.derived.policies)))
@@ -89,6 +92,7 @@ class LoadedRun:
         else:
             found = [folder / str(which) for folder in (place, place / "archive")]
             path = next((folder for folder in found if (folder / "manifest.json").is_file()), None)
+            path = path or checkpoint.latest(place / "tags" / str(which))
         if path is None:
             raise self._no_checkpoint(str(which), place)
         return path
@@ -156,7 +160,8 @@ class LoadedRun:
             hint = "wait until the run has saved: every `checkpoint.every` updates, and when it ends or is stopped by Ctrl-C"
             return UserError(f"{self.folder} has no checkpoint yet", ("try", hint))
         archived = [one.name for one in checkpoint.checkpoints(place / "archive")]
-        known = ["best", *(["latest"] if whole else []), *whole, *(name for name in archived if name not in whole)]
+        tags = sorted(one.name for one in (place / "tags").glob("*"))
+        known = ["best", *(["latest"] if whole else []), *tags, *whole, *(name for name in archived if name not in whole)]
         return UserError(f"{self.folder} has no checkpoint '{which}'", ("known", ", ".join(known)))
 
     def _learned(self, name: str) -> bool:

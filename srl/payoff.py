@@ -15,7 +15,7 @@ from srl.core.text import count
 from srl.loaded import LoadedPolicy, LoadedRun
 from srl.store import checkpoint
 from srl.store.atomic import replace_file
-from srl.store.weights import archive_folder, checkpoint_folder, initial_folder
+from srl.store.weights import archive_folder, checkpoint_folder, initial_folder, tagged
 
 FILE = "cross_play.json"
 _ENVS = 32
@@ -153,6 +153,7 @@ def saved(run: LoadedRun, policy: str) -> list[Version]:
         (path.name, path) for path in checkpoint.checkpoints(archive_folder(run.folder, run.graph.policies, policy))
     ]
     named += [("best", checkpoint.best(place)), ("latest", run.checkpoint("latest", policy))]
+    named += tagged(run.folder, run.graph.policies, policy).items()
     named += [("initial", checkpoint.latest(initial_folder(run.folder, run.graph.policies, policy)))]
     by_step = {checkpoint.step_of(path): Version(name, checkpoint.step_of(path), path) for name, path in named if path}
     return [by_step[step] for step in sorted(by_step)]

@@ -83,10 +83,31 @@ def play(argv: list[str]) -> int:
     return 0
 
 
+def tag(argv: list[str]) -> int:
+    """Keep a version for good, under a name."""
+    parser = Parser(prog="srl tag", description="keep a version of a run for good under a name: load=RUN@NAME, --checkpoint NAME")
+    parser.add_argument("run", help="a run folder, or a folder above it for the newest run in it")
+    parser.add_argument("name", help="letters, digits, dots, - and _")
+    parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
+    parser.add_argument("--policy", help="of several policies that learn; default: all of them")
+    given = parser.parse_args(argv)
+    from srl.loaded import load_run
+    from srl.store.weights import tag as write_tag
+
+    run = load_run(given.run)
+    sources = run.sources(given.checkpoint)
+    if given.policy is not None and given.policy not in sources:
+        raise UserError(f"the run has no policy '{given.policy}' that learns", ("policies", ", ".join(sources)))
+    for policy, path in sources.items():
+        if given.policy in (None, policy):
+            print(f"{policy}: {write_tag(run.folder, run.graph.policies, policy, given.name, path)}")
+    return 0
+
+
 def _parser(prog: str, about: str) -> Parser:
     parser = Parser(prog=prog, description=about)
     parser.add_argument("run", help="a run folder, or a folder above it for the newest run in it")
-    parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
+    parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000, a tag (default: best)")
     sampled = "sample actions, as in training (default: as the run was evaluated)"
     parser.add_argument("--sampled", dest="greedy", action="store_const", const=False, help=sampled)
     return parser

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from srl.cli.parsing import Parser, words_of
 from srl.core.errors import UserError
+from srl.core.load import load
 from srl.core.machine import Machine
+from srl.core.registry import REGISTRIES
 from srl.core.text import columns, count, size
 from srl.core.types import HOME
 from srl.graph.spec import Graph
@@ -73,7 +75,7 @@ def scale(argv: list[str]) -> int:
         steps=actor.steps,
         trainers=given.trainers,
         staleness=trainer.staleness,
-        optimizer_steps=max(1, round(measured.optimizer_steps * slabs * envs * actor.steps / given.trainers)),
+        optimizer_steps=_optimizer_steps(prepared, measured.rows * slabs * envs * actor.steps),
         slab_bytes=measured.slab_bytes,
         param_bytes=measured.param_bytes,
         bandwidth=given.gbit * 1e9 / 8,
@@ -130,6 +132,15 @@ def _cores(graph: Graph) -> int:
     return 1 if placed == HOME else graph.hosts[placed].cores or 1
 
 
+def _optimizer_steps(prepared: Prepared, rows: int) -> int:
+    """Of one update of so many rows, by the settings of the algorithm; minibatches count the rows of all trainers."""
+    entry = prepared.graph.policies[prepared.experiment.learning[0]]
+    assert entry.algorithm is not None
+    settings = load(REGISTRIES["algorithm"].resolve(entry.algorithm.use).Config, entry.algorithm.args)
+    epochs, minibatch = int(getattr(settings, "epochs", 1)), int(getattr(settings, "minibatch", 0) or rows)
+    return epochs * math.ceil(rows / minibatch)
+
+
 def _updates(setup: Setup) -> int:
     return max(4, min(60, _SLABS // setup.slabs))
 
@@ -142,6 +153,7 @@ def _plan(setup: Setup, speed: float) -> list[tuple[str, str]]:
     return [
         ("actors", f"{setup.hosts * setup.actors:,} on {count(setup.hosts, 'host')}, {setup.envs} envs each"),
         ("trainers", trainers),
+        ("optimizer", f"{count(setup.optimizer_steps, 'step')} an update"),
         ("batch", f"{setup.slabs:,} slabs of {setup.slab_steps:,} = {setup.slabs * setup.slab_steps:,} env steps"),
         ("network", f"{setup.bandwidth * 8e-9:g} Gbit/s, parameters {ways}"),
     ]

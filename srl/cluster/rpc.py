@@ -33,6 +33,7 @@ from srl.workers.messages import Message, pack, unpack
 _SERVER = [
     *KEEPALIVE,
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.max_ping_strikes", 0),  # pings of a busy machine come in bursts: hundreds of hosts would be sent away
     ("grpc.server_handshake_timeout_ms", 3_000),
     ("grpc.max_connection_idle_ms", 10_000),
     ("grpc.max_concurrent_streams", 8),

@@ -33,6 +33,8 @@ from srl.workers.messages import Message, ProcessReport
 PREEMPTED = 75
 """Exit code: schedulers start the supervisor again."""
 REPORT_EVERY = 1.0
+_REPORTS = 2000
+"""Workers in a run that report so often; with more of them each reports less often. One report costs the controller 0.1 ms."""
 PATIENCE = 1800.0
 """Seconds without a controller after which the supervisor itself gives up."""
 
@@ -55,6 +57,7 @@ class Supervisor:
         name, _, port = join.address.rpartition(":")
         self._own_address = address_towards(name, int(port))
         self._reports: dict[str, ProcessReport] = {}
+        self._every = REPORT_EVERY
         self._stopping = 0.0
         self._folder = ""
         """The run folder of the controller."""
@@ -94,7 +97,7 @@ class Supervisor:
                 if self._spool is not None and not self._outgoing:
                     self._outgoing.append(self._spool.changes())
             if now >= due:
-                due = now + REPORT_EVERY
+                due = now + self._every
                 reports, self._reports = self._reports, {}
                 self._send_reports(reports)
             if self._attachment.refused:
@@ -128,6 +131,7 @@ class Supervisor:
         if message["type"] == "start" and message["log"] is not None and self._spool is not None:
             message["log"] = str(self._spool.path / "logs" / Path(message["log"]).name)
         if message["type"] == "assign" and message["network"]:
+            self._every = REPORT_EVERY * max(1.0, sum(node.count for node in message["graph"].nodes) / _REPORTS)
             message["network"] = {**message["network"], "bind": f"tcp://{self._own_address}"}
         if message["type"] == "assign" and self._spool is not None:
             for name in ("folder", "resume"):

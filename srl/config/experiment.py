@@ -145,7 +145,7 @@ class Experiment:
     policy: Component = field(default_factory=lambda: Component(POLICY))
     """{use: actor_critic, hidden: [64, 64]}; see --help policy"""
     algorithm: Component | None = option(None, "{use: ppo, lr: 3e-4}; see --help algorithm")
-    load: str | None = option(None, "run folder or checkpoint from which the policy takes its initial weights")
+    load: str | None = option(None, "run folder, RUN@TAG, or checkpoint from which the policy takes its initial weights")
     fresh: tuple[str, ...] = option((), "patterns of layers that are not loaded: [logits.*, '*.norms.*']")
     policies: Mapping[str, PolicyEntry] = field(default_factory=dict)
     """Policies by name, each with policy, algorithm, load, fresh; default: one policy, main."""

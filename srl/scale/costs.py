@@ -34,8 +34,8 @@ class Measured:
     costs: Costs
     slab_bytes: float
     param_bytes: float
-    optimizer_steps: float
-    """Of one env step."""
+    rows: int
+    """Of one env step: the agents of the policy."""
     resident: float
     """Bytes of an actor's process."""
 
@@ -45,20 +45,21 @@ def measure(experiment: str | None, overrides: list[str], seconds: float, *, env
     inline = [*overrides, "mode=inline", "evaluation=null", "launcher=local", "sampling.workers=1", "sampling.groups=1"]
     inline += [f"stop.{name}=null" for name in ("env_steps", "updates", "return", "seconds")]
     alone = prepare(experiment, [*inline, f"sampling.envs={envs}"])
-    act, _, _ = _timed(alone, seconds)
+    act, train = _timed(alone, seconds)
     steps = int(alone.experiment.sampling.steps)
-    whole = prepare(experiment, [*inline, f"sampling.envs={max(envs, _ROWS // steps // envs * envs)}"])
-    _, train, optimizer_steps = _timed(whole, seconds)
+    if train * _ROWS < seconds:  # a batch as large as that of several actors costs less for each step
+        whole = prepare(experiment, [*inline, f"sampling.envs={max(envs, _ROWS // steps // envs * envs)}"])
+        _, train = _timed(whole, seconds)
     assert alone.derived is not None
     slab, params = (_record(alone.derived, kind) for kind in ("sample", "param"))
     put, take = _handed_over(slab, seconds / 6, encrypt=encrypt)
     publish, fetch = _fetched(params, seconds / 6, encrypt=encrypt)
     costs = Costs(act=act, train=train, put=put, take=take, publish=publish, adopt=fetch + _loaded(alone, params))
-    return Measured(costs, _size(slab), _size(params), optimizer_steps, _resident())
+    return Measured(costs, _size(slab), _size(params), _agents(alone), _resident())
 
 
-def _timed(prepared: Prepared, seconds: float) -> tuple[float, float, float]:
-    """Seconds of an env step outside and inside the trainer, and its optimizer steps."""
+def _timed(prepared: Prepared, seconds: float) -> tuple[float, float]:
+    """Seconds of an env step outside and inside the trainer."""
     nodes = tuple(replace(node, threads=1) for node in prepared.graph.nodes)
     with closing(Session(replace(prepared.graph, nodes=nodes), prepared.derived)) as session:
         session.step(_WARM)
@@ -74,14 +75,13 @@ def _timed(prepared: Prepared, seconds: float) -> tuple[float, float, float]:
             return done
 
         trainer.poll = timed  # type: ignore[method-assign]
-        clock = cast(Any, trainer).learner.clock
-        env_steps, optimizer_steps, begun = session.totals["env_steps"], clock.steps, time.process_time()
+        env_steps, begun = session.totals["env_steps"], time.process_time()
         end, updates = time.perf_counter() + seconds, 0
         while time.perf_counter() < end or updates < 2:
             session.step(1)
             updates += 1
         spent, done = time.process_time() - begun, session.totals["env_steps"] - env_steps
-        return (spent - training) / done, training / done, (clock.steps - optimizer_steps) / done
+        return (spent - training) / done, training / done
 
 
 def _handed_over(record: TreeSpec, seconds: float, *, encrypt: bool) -> tuple[float, float]:
@@ -176,6 +176,11 @@ def _loaded(prepared: Prepared, record: TreeSpec) -> float:
     for number in range(5):
         policy.load(tree, number + 1)
     return (time.thread_time() - before) / 5
+
+
+def _agents(prepared: Prepared) -> int:
+    assert prepared.derived is not None
+    return prepared.derived.policies[prepared.experiment.learning[0]].spec.agents
 
 
 def _record(derived: Derived, kind: str) -> TreeSpec:

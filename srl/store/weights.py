@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,7 +20,7 @@ from srl.store.run_folder import RunFolder, newest
 
 Policies = Mapping[str, PolicyEntry]
 
-_APART = ("initial", "archive")
+_APART = ("initial", "archive", "tags")
 """Folders beside the checkpoints of a run whose one policy learns."""
 
 
@@ -38,8 +39,44 @@ def initial_folder(run: Path, policies: Policies, policy: str) -> Path:
     return checkpoint_folder(run, policies, policy) / "initial"
 
 
+def tag_folder(run: Path, policies: Policies, policy: str, tag: str = "") -> Path:
+    """Of one tag, or of all: each is a folder with the one version that it names."""
+    return checkpoint_folder(run, policies, policy) / "tags" / tag
+
+
+def tagged(run: Path, policies: Policies, policy: str) -> dict[str, Path]:
+    """Tag -> the checkpoint that it names."""
+    folders = sorted(path for path in tag_folder(run, policies, policy).glob("*") if path.is_dir())
+    return {folder.name: path for folder in folders if (path := checkpoint.latest(folder)) is not None}
+
+
+def tag(run: Path, policies: Policies, policy: str, name: str, path: Path) -> Path:
+    """Keep the policy of a checkpoint under a name, for good. A name means one version for ever."""
+    if not re.fullmatch(r"[A-Za-z][\w.-]{0,63}", name) or name in ("best", "latest", "initial") or name.startswith("step_"):
+        raise UserError(
+            f"'{name}' cannot be the name of a version", ("expected", "a letter, then letters, digits, dots, - and _")
+        )
+    folder = tag_folder(run, policies, policy, name)
+    if (found := checkpoint.latest(folder)) is not None:
+        raise UserError(
+            f"there is a version '{name}' already", ("found", str(found)), ("try", f"another name, or rm -r {folder}")
+        )
+    saved = checkpoint.read(path)
+    state = {key: saved.state[key] for key in ("env_steps", "updates") if key in saved.state}
+    return checkpoint.write(folder, saved.step, {"policy": saved.groups["policy"]}, state)
+
+
+def split_tag(load: str) -> tuple[str, str]:
+    """`RUN@NAME` -> run and name; no name where there is none, or where a file is called so."""
+    run, at, name = load.rpartition("@")
+    return (run, name) if at and "/" not in name and not usable_path(load).exists() else (load, "")
+
+
 def exact_run(load: str) -> str:
     """The run that `load` names now: of a folder of runs, the newest one with weights. Later it could be the new run itself."""
+    load, name = split_tag(load)
+    if name:
+        return f"{exact_run(str(usable_path(load).resolve()))}@{name}"
     given = usable_path(load)
     if not given.is_dir() or checkpoint.latest(given) or any((given / one).is_file() for one in ("manifest.json", "graph.yaml")):
         return load
@@ -50,9 +87,12 @@ def exact_run(load: str) -> str:
 def find_weights(load: str, policy: str) -> Path:
     """The checkpoint that `load` means: itself, the newest of a folder of them, or a run's best (else its latest).
 
-    Of a run with several policies, the one of the same name.
+    Of a run with several policies, the one of the same name. `RUN@NAME`: the version with this tag, or `latest`, `initial`.
     """
+    load, version = split_tag(load)
     given = usable_path(load)
+    if version:
+        return _named(RunFolder.open(given).checkpoints, policy, version)
     if (given / "manifest.json").is_file():
         return given
     if not (given / "graph.yaml").is_file() and (path := checkpoint.latest(given)) is not None:
@@ -130,6 +170,18 @@ def check_checkpoint(path: Path, policy: str, params: TreeSpec, *facts: Fact) ->
     """E09 if the layers of a checkpoint are not those of the policy."""
     have = {name: Leaf(array.shape, array.dtype.name) for name, array in checkpoint.read(path).groups["policy"].items()}
     check_layers(f"the checkpoint does not fit policy '{policy}'", dict(leaves(params)), have, ("checkpoint", str(path)), *facts)
+
+
+def _named(checkpoints: Path, policy: str, version: str) -> Path:
+    """`best`, `latest`, `initial`, a step or a tag, of this policy where several learned."""
+    place = checkpoints / policy if (checkpoints / policy).is_dir() else checkpoints
+    latest = {"latest": place, "best": place / "best", "initial": place / "initial"}.get(version, place / "tags" / version)
+    steps = [folder / version for folder in (place, place / "archive") if (folder / version / "manifest.json").is_file()]
+    path = next(iter(steps), None) or checkpoint.latest(latest)
+    if path is None:
+        tags = sorted(one.name for one in (place / "tags").glob("*"))
+        raise UserError(f"{checkpoints.parent} has no version '{version}'", ("tags", ", ".join(tags) or "none"))
+    return path
 
 
 def _best(folder: Path) -> Path | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from srl.core.tree import Tree
 from srl.store import checkpoint
-from srl.store.weights import archive_folder, checkpoint_folder, initial_folder
+from srl.store.weights import archive_folder, checkpoint_folder, initial_folder, tagged
 from srl.workers.base import Context
 
 
@@ -73,13 +73,16 @@ class Checkpoints:
 
 
 def kept_versions(context: Context, policy: str, *, before: int) -> Iterator[tuple[int, Tree]]:
-    """(updates, what was published) of the versions in the archive of the run folder, oldest first."""
+    """(updates, what was published) of the archived and tagged versions in the run folder, oldest first."""
     run, policies = context.folder, context.graph.policies
     if run is None or not before:
         return
-    for folder in (initial_folder(run, policies, policy), archive_folder(run, policies, policy)):
-        for path in checkpoint.checkpoints(folder):
-            one = checkpoint.read(path)
-            updates = int(one.state.get("updates", before))
-            if updates < before:
-                yield updates, {"params": one.groups["policy"], "env_steps": np.array([int(one.state["env_steps"])])}
+    folders = (initial_folder(run, policies, policy), archive_folder(run, policies, policy))
+    paths = [path for folder in folders for path in checkpoint.checkpoints(folder)]
+    found: set[int] = set()
+    for path in sorted([*paths, *tagged(run, policies, policy).values()], key=checkpoint.step_of):
+        one = checkpoint.read(path)
+        updates = int(one.state.get("updates", before))
+        if updates < before and updates not in found:
+            found.add(updates)
+            yield updates, {"params": one.groups["policy"], "env_steps": np.array([int(one.state["env_steps"])])}
