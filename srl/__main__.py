@@ -37,6 +37,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "srl.cli.dashboard:compare",
         "compare runs: settings, curves, final figures with intervals over seeds; --png FILE",
     ),
+    "replay": ("srl.cli.recorded:replay", "show what a recording holds, whose rows replay.data=FOLDER trains on"),
     "status": ("srl.cli.status:status", "list the newest runs: state, env steps, return, duration"),
     "stop": ("srl.cli.asking:stop", "end a run that is under way: save, and print the command that resumes"),
     "logs": ("srl.cli.asking:logs", "show the logs of a run's workers, on whatever host they run"),

@@ -84,9 +84,17 @@ class Replay:
         Schedule(0.4), "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1
     )
     history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames: [obs], [obs/screen]")
-    data: str | None = option(None, "recorded episodes (.npz) or saved replays (RUN/replays) that batches are drawn from too")
+    data: str | None = option(None, "recorded rows (.npz files) or saved replays (RUN/replays) that batches are drawn from too")
     share: float = option(0.5, "with data: the part of every batch that is drawn from it; 1: all", above=0, high=1)
     shards: int = option(1, "replays that share the rows, each with actors of its own", low=1, high=256)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Write the rows that policies learn from to disk; `record: FOLDER` has the default size. `replay.data` reads them."""
+
+    folder: str = option(help="where the files go; with several policies a folder for each in it")
+    gigabytes: float = option(1.0, "size of all files of a policy, at most: the oldest are deleted", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +170,7 @@ class Experiment:
     evaluation: Evaluation | None = option(None, "every, episodes, ...; null: no evaluation")
     dashboard: bool = option(False, "serve a page about this run on this host while it lives; srl dashboard shows any run")
     viewer: Viewer | None = option(None, "show, fps, ...; true: the defaults; null: none")
+    record: Record | None = option(None, "folder, gigabytes; null: rows are not recorded")
     opponents: Opponents | None = option(
         None, "play against past versions: groups, choose, keep_every, ...; null: only the newest"
     )
@@ -215,6 +224,7 @@ SECTIONS: dict[str, type] = {
     "replay": Replay,
     "evaluation": Evaluation,
     "viewer": Viewer,
+    "record": Record,
     "stop": Stop,
     "checkpoint": Checkpoint,
     "policies": PolicyEntry,

@@ -18,10 +18,12 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 
 def spelled_out(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The data with the default policy named, and `viewer: true` as a section."""
+    """The data with the default policy named, and `viewer: true` and `record: FOLDER` as sections."""
     plain = _policy_named(data)
     if isinstance(plain.get("viewer"), bool):
         plain["viewer"] = {} if plain["viewer"] else None
+    if isinstance(plain.get("record"), str):
+        plain["record"] = {"folder": plain["record"]}
     if isinstance(plain.get("policies"), Mapping):
         plain["policies"] = {
             name: _policy_named(part) if isinstance(part, Mapping) else part for name, part in plain["policies"].items()

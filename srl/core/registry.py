@@ -59,6 +59,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "policy": "srl.workers.policy:PolicyWorker",
         "trainer": "srl.workers.trainer:TrainerWorker",
         "buffer": "srl.workers.buffer:BufferWorker",
+        "record": "srl.workers.record:RecordWorker",
         "relay": "srl.workers.relay:RelayWorker",
         "replay": "srl.workers.replay:ReplayWorker",
         "evaluator": "srl.workers.evaluator:EvaluatorWorker",

@@ -21,6 +21,7 @@ from srl.graph.layouts import APART, REMOTE, TOGETHER, Sizes
 from srl.graph.learners import choose_learner
 from srl.graph.opponents import add_opponents
 from srl.graph.ranks import check_together, most_ranks, ranks_of
+from srl.graph.recorders import with_recorders
 from srl.graph.relays import with_relays
 from srl.graph.spec import Graph, Node, Stream
 from srl.graph.workers import with_workers
@@ -184,6 +185,7 @@ def _with_settings(streams: Sequence[Stream], wanted: Mapping[str, StreamSetting
 def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stream]) -> Graph:
     """The graph, with the settings of `workers:` and `streams:` applied."""
     nodes, streams = with_workers(nodes, streams, experiment.workers)
+    nodes, streams = with_recorders(nodes, streams, experiment.record)
     checkpoint = experiment.checkpoint
     drawn = {node.args.get("slabs") == 0 for node in nodes if node.worker == "trainer"}
     if len(drawn) == 1:  # else each trainer has an interval of its own

@@ -8,7 +8,7 @@ A file holds rows in the order in which they were lived, of one episode or of se
 and what else the rows of the run have: `mask`, `state`, `extra/NAME`, `signals/NAME`, and `next_mask` and so on. The names of
 D4RL and Minari are known too. The last row of an episode that did not terminate is left out if its next observation is not known.
 
-Or replays that another run has saved (`replays` in its folder).
+Or recorded slabs (srl/replay/recording.py), or replays that another run has saved (`replays` in its folder).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.core.tree import Array, build, leaves
 from srl.replay import saved
+from srl.replay.recording import PREFIX, columns_of
 from srl.replay.rings import ASKED, OF_SLABS, RingShape
 from srl.replay.store import Store
 
@@ -97,6 +98,8 @@ def _tables(path: Path, names: Sequence[str] = ()) -> Iterator[tuple[Path, dict[
     for file in _files(path):
         if file.is_dir():
             yield from ((file, rows, True) for rows in _kept(file, names))
+        elif (slabs := _slabs_in(file, names)) is not None:
+            yield from ((file, rows, True) for rows in columns_of(slabs))
         else:
             yield file, _read(file, names), False
 
@@ -130,6 +133,15 @@ def _reading(file: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, BadZipFile) as error:
         raise UserError(f"the data set {file} cannot be read: {error}", code="E11") from error
+
+
+def _slabs_in(file: Path, names: Sequence[str]) -> dict[str, Array] | None:
+    """The slabs of a file of a recording; None if it is none."""
+    with _reading(file), np.load(file, allow_pickle=False) as data:
+        if f"{PREFIX}valid" not in data.files:
+            return None
+        found = {name.removeprefix(PREFIX): name for name in data.files}
+        return {path: data[name] for path, name in found.items() if not names or path in (*names, "origin", "first")}
 
 
 def _read(file: Path, names: Sequence[str] = ()) -> dict[str, Array]:

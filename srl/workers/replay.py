@@ -49,7 +49,7 @@ class ReplayArgs:
         Schedule(0.4), "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1
     )
     history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames")
-    data: str | None = option(None, "recorded episodes (.npz) or saved replays (RUN/replays) that batches are drawn from too")
+    data: str | None = option(None, "recorded rows (.npz files) or saved replays (RUN/replays) that batches are drawn from too")
     share: float = option(0.5, "with data: the part of every batch that is drawn from it; 1: all", above=0, high=1)
 
 
