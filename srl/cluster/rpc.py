@@ -13,7 +13,7 @@ import select
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ _GOODBYE = 3.0
 """Seconds without a word in which hosts may say goodbye."""
 _RECEIVING = 2.0
 """Seconds after a piece of a file in which the next one is expected."""
-_UP = ("bound", "detached", "ready", "drained", "failed", "exit", "bye")
+_UP = ("bound", "detached", "ready", "drained", "failed", "exit", "bye", "leaving")
 """What supervisors send, besides `hello` and reports."""
 _HELLO_WITHIN = 5.0
 """Seconds that a caller has for its `hello`."""
@@ -68,6 +68,9 @@ class _Host:
     """The numbers of supervisors that were given up: they may not come back."""
     reason: str = ""
     """Why the launcher has given it up."""
+    leaving: bool = False
+    """Whether it was told to end, and is elastic: what is sent now is for its next supervisor."""
+    later: list[Message] = field(default_factory=list)
     seeded: bool = False
     """Whether it was told about the run folder."""
 
@@ -93,14 +96,16 @@ class RemoteBackend(Backend):
         folder: Path | None = None,
         seeds: Callable[[int], Iterable[Message]] = lambda host: (),
         encrypt: bool = True,
+        elastic: Collection[int] = (),
     ) -> None:
         """`folder`: the run folder, for files of other hosts. `seeds`: what a host is sent before its first process starts.
 
-        `encrypt`: the streams between hosts too. The control plane always is.
+        `encrypt`: the streams between hosts too. The control plane always is. `elastic`: hosts that come and go.
         """
         self._hosts = [_Host(index) for index in range(hosts)]
         self._host_of, self._credentials, self._run, self._lease = host_of, credentials, run, lease
         self._folder, self._seeds, self._encrypt = folder, seeds, encrypt
+        self._elastic = elastic
         self._heard = 0.0
         """When the last piece of a file came."""
         self._refused: Counter[str] = Counter()
@@ -134,6 +139,10 @@ class RemoteBackend(Backend):
         """Whether the supervisor that it has now, or is to have, was ever connected."""
         return self._hosts[host].life != 0
 
+    def absent(self, process: str) -> bool:
+        host = self._hosts[self._host_of(process)]
+        return host.index in self._elastic and (host.life == 0 or host.leaving)
+
     def give_up(self, host: int, reason: str) -> None:
         """Its supervisor has ended: do not wait for the lease."""
         self._hosts[host].reason = reason
@@ -147,6 +156,9 @@ class RemoteBackend(Backend):
 
     def send(self, message: Message) -> None:
         host = self._hosts[self._host_of(message["process"])]
+        if host.leaving:
+            host.later.append(message)
+            return
         if message["type"] == "start":
             host.processes.add(message["process"])
             if not host.seeded:
@@ -170,6 +182,12 @@ class RemoteBackend(Backend):
                 continue
             if message["type"] == "exit":
                 host.processes.discard(message["process"])
+            if message["type"] == "leaving" and host.index in self._elastic:
+                self._post(host, {"type": "leave"})
+                host.leaving = True
+                continue
+            if message["type"] == "bye" and not message["process"] and host.leaving:
+                self._left(host)
             if message["type"] not in ("hello", "bye") or message.get("process"):
                 received.append(message)
         return received + [message for host in self._hosts for message in self._lost(host)]
@@ -202,6 +220,15 @@ class RemoteBackend(Backend):
             self._refused["a file outside the run folder"] += 1
         self._post(host, {"type": "ack"})
 
+    def _left(self, host: _Host) -> None:
+        """An elastic host has ended as it was told. Another supervisor may come for it."""
+        with self._lock:
+            host.renew()
+            host.gone = host.leaving = False
+        later, host.later = host.later, []
+        for message in later:
+            self.send(message)
+
     def _lost(self, host: _Host) -> list[Message]:
         """After `lease` seconds without a call, or if it was given up, everything on that host counts as dead."""
         if host.gone or not (host.processes or host.reason):
@@ -213,6 +240,7 @@ class RemoteBackend(Backend):
             if host.call is not None:
                 self._loop.call_soon_threadsafe(host.call.put_nowait, None)
             host.renew()
+            host.leaving, host.later = False, []
         return [{"type": "lost", "process": name, "reason": reason} for name in names]
 
     def _post(self, host: _Host, message: Message) -> None:

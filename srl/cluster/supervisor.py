@@ -7,6 +7,7 @@ controller on to the processes, and merges their reports into one a second.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import select
@@ -42,6 +43,8 @@ OWN_LEASE = LEASE + 10.0
 """Seconds without a controller after which workers stop: later than the controller gives them up, which it may notice later."""
 
 _GRACE = 15.0
+_LEAVE = 25.0
+"""Seconds that a host has to leave after it was told to end. Schedulers kill after 30 or more."""
 _LOOK_EVERY = 1.0
 """Seconds between two looks for new files."""
 _WINDOW = 32
@@ -65,6 +68,8 @@ class Supervisor:
         """Stands for the run folder, if this host does not see it."""
         self._outgoing: deque[Iterator[Message]] = deque()
         """Files, and the exits and the goodbye that come after them."""
+        self._told = ""
+        """The signal by which a scheduler told this host to end."""
         self._attachment = Attachment(join, host)
 
     def run(self, lifeline: int | None = None) -> int:
@@ -72,26 +77,37 @@ class Supervisor:
 
         When the descriptor `lifeline` closes, everything ends at once (ssh closes it when the connection is cut).
         """
-        due = look = 0.0
-        leaving = False
+        due = look = now = 0.0
+        end = math.inf
+        leaving = left = told = False
         watched = [self._attachment.fileno(), self._backend.fileno(), *([lifeline] if lifeline is not None else [])]
         while True:
             ready, _, _ = select.select(watched, [], [], 0.2)
             if lifeline in ready and not os.read(lifeline, 1 << 12):
                 return PREEMPTED
             for message in self._attachment.receive():
-                if message["type"] == "bye":
+                if message["type"] == "leave":
+                    self._stopping = time.monotonic() + _GRACE
+                    self._each("stop", save=True)
+                    left = True
+                elif message["type"] == "bye":
                     leaving = True
                     self._backend.close()
                     self._send_behind_files({"type": "bye", "process": ""})
                 else:
                     self._down(message)
             if leaving and not self._outgoing:
-                return 0
+                return PREEMPTED if self._told else 0
+            now = time.monotonic()
+            if self._told and not told:
+                told, end = True, now + _LEAVE
+                self._attachment.send({"type": "leaving", "process": "", "signal": self._told})
+            if left and not self._backend.processes and not leaving:
+                leaving = True
+                self._send_behind_files({"type": "bye", "process": ""})
             for message in [] if leaving else self._backend.poll(0.0):
                 self._up(message)
             self._send_files()
-            now = time.monotonic()
             if now >= look:
                 look = now + _LOOK_EVERY
                 if self._spool is not None and not self._outgoing:
@@ -100,12 +116,16 @@ class Supervisor:
                 due = now + self._every
                 reports, self._reports = self._reports, {}
                 self._send_reports(reports)
-            if self._attachment.refused:
+            if self._attachment.refused or (self._told and (now > end or not self._attachment.is_open)):
                 return PREEMPTED
             if not self._attachment.is_open and not self._within_patience(now - self._attachment.since):
                 return PREEMPTED
             if self._stopping and now > self._stopping:
                 self._each("kill")
+
+    def tell(self, number: int, _: Any) -> None:
+        """A handler of signals: the host is to end soon."""
+        self._told = signal.Signals(number).name
 
     def close(self) -> None:
         """Kill all processes and close the call. Idempotent."""
@@ -225,6 +245,8 @@ def main() -> int:
     except SrlError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, supervisor.tell)
     try:
         return supervisor.run(sys.stdin.fileno() if given.lifeline else None)
     finally:

@@ -55,6 +55,10 @@ class Backend(ABC):
         """Whether hosts have not joined yet: a run that waits for them has not stalled."""
         return False
 
+    def absent(self, process: str) -> bool:
+        """Whether its host may come later, and is not there yet."""
+        return False
+
     @property
     def receiving(self) -> bool:
         """Whether another host is sending files: its processes end when they have arrived."""
@@ -151,6 +155,9 @@ class CompositeBackend(Backend):
     @property
     def network(self) -> dict[str, Any]:
         return next((network for backend in self._backends if (network := backend.network)), {})
+
+    def absent(self, process: str) -> bool:
+        return self._backends[self._backend_of(process)].absent(process)
 
     @property
     def receiving(self) -> bool:

@@ -17,6 +17,7 @@ from srl.control.signals import catch_signals
 from srl.core.errors import CannotWrite, SrlError
 from srl.core.registry import import_paths
 from srl.core.types import HOME
+from srl.graph.hosts import is_elastic
 from srl.graph.placement import host_of
 from srl.graph.spec import Graph
 from srl.observe.result import Kind, RunResult
@@ -135,7 +136,8 @@ class Controller:
             folder=str(self._folder.path) if self._folder else None,
             resume=str(self._resume) if self._resume else None,
         )
-        member.phase, member.ends, member.failure, member.doomed = "starting", (), None, False
+        member.phase = "absent" if self._backend.absent(member.name) else "starting"
+        member.ends, member.failure, member.doomed = (), None, False
 
     def _advance(self) -> None:
         """Attach and build new processes once all are bound; let them run once all are ready."""
@@ -220,6 +222,8 @@ class Controller:
             failure = self._failures.left(member, message)
             self.log.event("died", process=member.name, code=message["code"], how=failure.how, restart=False)
             self.log.event("note", text=f"{failure.worker} {failure.how}: the run continues without it ({failure.cause})")
+        elif self._ending is None and message["code"] == 0 and is_elastic(self.graph, member.name):
+            self._come_again(member, "stopped")
         elif self._ending is not None:
             self._detach(member)
             if message["code"] != 0:
@@ -253,7 +257,26 @@ class Controller:
 
     def _on_lost(self, message: Message) -> None:
         """The host of this process cannot be reached: treat it as the death of the process, without a log."""
+        member = self._members[message["process"]]
+        if self._ending is None and is_elastic(self.graph, member.name):
+            self.totals.forget(member.name, [one.name for one in member.workers], member.ends, self._members.observers(member))
+            self._come_again(member, message["reason"])
+            return
         self._on_exit({**message, "code": -signal.SIGKILL, "log": [message["reason"]], **UNMEASURED})
+
+    def _come_again(self, member: Member, reason: str) -> None:
+        """The elastic host of this process has left. The next incarnation waits for it."""
+        self._detach(member)
+        if member.ends:
+            self.log.event("left", process=member.name, why=reason)
+        member.renew(1 + member.owner.incarnation)
+        self.log.restarted(member.owner.incarnation)
+        self._spawn(member)
+
+    def _on_leaving(self, message: Message) -> None:
+        """A host that the run cannot do without was told to end."""
+        if not self._asked:
+            self._interrupt("preempted", f"a host was told to end by {message['signal']}")
 
     def _detach(self, dead: Member) -> None:
         """Detach the ends of a dead process everywhere; the other processes report what they know of its last counts."""

@@ -11,7 +11,7 @@ from srl.graph.placement import feeds, fetches, workers_by_process
 from srl.graph.spec import Graph
 from srl.workers.messages import Message, Peers
 
-Phase = Literal["starting", "bound", "made", "ready", "running", "drained", "gone"]
+Phase = Literal["absent", "starting", "bound", "made", "ready", "running", "drained", "gone"]
 
 _OPPOSITE = {one: other for pair in SIDES.values() for one, other in (pair, pair[::-1])}
 
@@ -83,8 +83,8 @@ class Members(dict[str, Member]):
         return any(self._graph.node(name).kind.drains for name in nodes)
 
     def alive(self) -> list[Member]:
-        """The processes that have not ended."""
-        return [member for member in self.values() if member.phase != "gone"]
+        """The processes that were started and have not ended."""
+        return [member for member in self.values() if member.phase not in ("absent", "gone")]
 
     def gang(self, member: Member) -> list[Member]:
         """The processes that start again when this one does: itself, and those of workers that do one thing together."""

@@ -143,6 +143,7 @@ class HostGroup:
     cores: int | None = option(None, "cores of each host that may be used; null: not checked", low=1)
     gpus: int = option(0, "GPUs of each host", low=0)
     memory: float | None = option(None, "GB of memory of each host; null: not checked", above=0)
+    elastic: bool = option(False, "its hosts may come late, leave and come back; the run goes on with those that are there")
     shared: bool | None = option(None, "its hosts see the run folder; null: looked at; false: files are sent to this machine")
     addresses: tuple[str, ...] = option((), "names or addresses of the hosts, for launchers that do not find them by themselves")
 

@@ -12,7 +12,7 @@ from srl.core.load import load, meant
 from srl.core.registry import REGISTRIES
 from srl.core.text import count
 from srl.core.types import HOME, LOCAL, SIDES, Component, HostGroup
-from srl.graph.placement import host_of, processes_by_side, via_of, workers_by_process
+from srl.graph.placement import host_of, members, owner, processes_by_side, via_of, workers_by_process
 from srl.graph.spec import Graph, Node
 
 _LISTED = 8
@@ -116,6 +116,16 @@ def check_hosts(graph: Graph) -> None:
                 code="E10",
                 path=(*path, "hosts"),
             )
+        sides = {
+            one.port(port).side for one in inner for port, stream in one.ports.items() if not _stays_inside(graph, node, stream)
+        }
+        if group.elastic and sides & {"consumer", "publisher"}:
+            raise UserError(
+                f"'{node.name}' cannot run on hosts '{node.hosts}': they are elastic, and other workers cannot go on without it",
+                ("try", f"workers.{node.name}.hosts={HOME}, or hosts.{node.hosts}.elastic=false"),
+                code="E10",
+                path=(*path, "hosts"),
+            )
         if group.cores is not None and node.threads > group.cores:
             raise UserError(
                 f"'{node.name}' needs {node.threads} threads, but hosts '{node.hosts}' have {count(group.cores, 'core')}",
@@ -141,6 +151,17 @@ def check_hosts(graph: Graph) -> None:
                 code="E10",
                 path=("graph", "streams", stream.name, "via"),
             )
+
+
+def _stays_inside(graph: Graph, node: Node, stream: str) -> bool:
+    """Whether all ends of the stream are in processes of this node."""
+    return all(owner(graph, one, 0)[0] == node.name for one, _, _ in members(graph, stream))
+
+
+def is_elastic(graph: Graph, process: str) -> bool:
+    """Whether the host of this process may come and go."""
+    hosts = graph.node(process.rpartition("/")[0]).hosts
+    return graph.mode != "inline" and hosts != HOME and graph.hosts[hosts].elastic
 
 
 def stream_hosts(graph: Graph, stream: str) -> set[str]:

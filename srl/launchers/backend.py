@@ -35,6 +35,7 @@ class LaunchedBackend(CompositeBackend):
         names = [host.name for host in self._hosts]
         placed = {process: host for host, processes in processes_by_host(graph).items() for process in processes}
         self._where = where = {process: names.index(host) if host in names else -1 for process, host in placed.items()}
+        self._elastic = {number for number, host in enumerate(self._hosts) if graph.hosts[host.group].elastic}
         bind = self.launcher.check()
         self._home = ProcessBackend()
         self.remote = RemoteBackend(
@@ -47,12 +48,13 @@ class LaunchedBackend(CompositeBackend):
             folder=run_folder,
             seeds=lambda one: seeds(graph, run_folder, self._hosts[one].group),
             encrypt=not graph.insecure,
+            elastic=self._elastic,
         )
         super().__init__([self._home, self.remote], lambda one: int(where[one] >= 0))
         self._late = time.monotonic() + self.launcher.patience
-        self._waiting = set(range(len(names)))
+        self._waiting = set(range(len(names))) - self._elastic
         restarted = {where[one] for one in where if graph.node(one.rpartition("/")[0]).on_failure == "restart"}
-        self._restarted = restarted - {-1}
+        self._restarted = (restarted - {-1}) | self._elastic
         self._returning: dict[int, tuple[float, float]] = {}
         """Host that was lost -> until when it may come back, and when its supervisor is started again."""
         try:
@@ -68,7 +70,8 @@ class LaunchedBackend(CompositeBackend):
 
     @property
     def waiting(self) -> bool:
-        return bool(self._waiting)
+        nobody = bool(self._elastic) and not any(self.remote.has_joined(host) for host in self._elastic)
+        return bool(self._waiting) or nobody
 
     def poll(self, timeout: float) -> list[Message]:
         messages = super().poll(timeout)
@@ -89,7 +92,8 @@ class LaunchedBackend(CompositeBackend):
         """A host that was there is gone. It has some time to come back, if a worker of it may be restarted."""
         now = time.monotonic()
         until, _ = self._returning.get(gone.host, (now, now))
-        if until <= now:  # gone for the first time, or for too long: its processes count as dead
+        if until <= now and not (gone.host in self._elastic and not self.remote.has_joined(gone.host)):
+            # gone for the first time, or for too long: its processes count as dead
             self.remote.give_up(gone.host, gone.reason)
         self._expect_back(gone.host)
 

@@ -9,6 +9,7 @@ go, report, drain -> drained     poll the workers; totals; finish what is open
 stop -> bye                      save and end
 failed, exit, lost               a worker raised; its process ended; its host is gone
 folder                           where the run folder is, for hosts that may see it
+leaving -> leave                 a host was told to end; its workers may stop now, and come again when it does
 file, whole, lines, gone, ack    files of the run folder between hosts (srl/cluster/files.py); they were received
 """
 
@@ -103,6 +104,8 @@ _SCHEMA: Mapping[str, Mapping[str, Any]] = {
     "lines": {"name": str, "data": bytes},
     "gone": {"name": str},
     "ack": {},
+    "leaving": {"process": str, "signal": str},
+    "leave": {},
 }
 
 

@@ -20,11 +20,14 @@ from srl.launchers.backend import LaunchedBackend
 from srl.launchers.base import launcher_of
 from srl.launchers.slurm import Slurm
 from srl.observe.ledger import table
+from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from tests.cluster.slurm_cluster import SlurmCluster, missing
 from tests.cluster.test_ssh import when_working
 from tests.control.rig import derived, graph, with_node
+from tests.waiting import until
 
+ROOT = Path(__file__).parents[2]
 MISSING = missing()
 needs_slurm = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
@@ -91,7 +94,7 @@ def test_the_join_file_is_private_and_the_token_nowhere_else(slurm: SlurmCluster
 
 
 @needs_slurm
-def test_a_job_that_is_cancelled_ends_the_run(slurm: SlurmCluster, tmp_path: Path) -> None:
+def test_a_job_that_is_cancelled_ends_the_run_which_saves(slurm: SlurmCluster, tmp_path: Path) -> None:
     work = placed()
     folder = RunFolder.create(tmp_path / "runs", "rig", 1)
     work = replace(work, stop=Stop(seconds=90))
@@ -102,8 +105,8 @@ def test_a_job_that_is_cancelled_ends_the_run(slurm: SlurmCluster, tmp_path: Pat
     killer = when_working(controller, lambda: slurm.ask("scancel", job))
     result = controller.run()
     killer.join()
-    assert result.kind == "worker failure", result.format()
-    assert f"job {job} is " in result.format() and "CANCELLED" in result.format()
+    assert result.kind == "preempted" and result.exit_code == 75, result.format()
+    assert "a host was told to end by SIGTERM" in result.format() and result.checkpoint
 
 
 @needs_slurm
@@ -140,3 +143,44 @@ def test_the_batch_script_has_a_part_for_each_group() -> None:
     ]  # fmt: skip
     assert "--het-group=1 bash -c" in script and "--host $((2 + SLURM_PROCID))" in script and "\nmodule load x\n" in script
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+@needs_slurm
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["signal", "preempted", "node lost"])
+def test_a_job_that_is_requeued_continues_in_its_run_folder(slurm: SlurmCluster, tmp_path: Path, how: str) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "out.txt"
+    words = [
+        "experiment=cartpole", "layout=impala", "sampling.workers=1", "evaluation=null", "checkpoint.every=5",
+        "stop={updates: 120, return: null}", f"--runs={runs}", "--quiet",
+    ]  # fmt: skip
+    if how == "signal":  # the actor is on a node of another job, which ends with this one
+        words += ["launcher=slurm", "hosts.cpu={count: 1, cores: 1, shared: false}", "workers.actor.hosts=cpu"]
+    submit = ["sbatch", "--parsable", f"--output={out}", "--cpus-per-task=2", f"--export=ALL,PYTHON={sys.executable}"]
+    job = slurm.ask(*submit, str(ROOT / "deploy" / "slurm" / "run.sh"), *words).strip()
+    folder = runs / "cartpole" / f"job-{job}"
+    try:
+        until(lambda: len(list(folder.glob("checkpoints/step_*"))) >= 2, 90)
+        if how == "signal":
+            slurm.ask("scancel", "--batch", "--signal=USR1", job)
+        elif how == "preempted":
+            slurm.ask("scontrol", "requeue", job)  # what a preemption with PreemptMode=REQUEUE does: SIGTERM, then the queue
+        else:
+            slurm.ask("scontrol", "update", f"nodename={node_of(slurm, job)}", "state=down", "reason=test")
+        until(lambda: slurm.ask("squeue", "-h", "-j", job, "-o", "%T %r") == "PENDING BeginTime\n", 60)
+        slurm.ask("scontrol", "update", f"jobid={job}", "starttime=now")  # Slurm would wait for two minutes
+        until(lambda: "--resume" in (folder / "overrides.txt").read_text(), 60)
+        until(lambda: slurm.ask("squeue", "-h") == "", 120)
+    except AssertionError:
+        raise AssertionError(out.read_text() if out.exists() else slurm.ask("squeue")) from None
+    finally:
+        slurm.ask("scancel", "--quiet", "--me")
+        for node in ("cpu1", "cpu2", "cpu3"):
+            subprocess.run(["scontrol", "update", f"nodename={node}", "state=resume"], capture_output=True, check=False)
+    assert RunFolder(folder).state == "done", out.read_text()
+    assert list(read_numbers(folder / "metrics.jsonl"))[-1]["total/updates"] == 120
+    assert [path.name for path in runs.glob("*/*")] == [f"job-{job}"]
+
+
+def node_of(slurm: SlurmCluster, job: str) -> str:
+    return slurm.ask("squeue", "-h", "-j", job, "-o", "%N").strip()

@@ -1,0 +1,15 @@
+#!/bin/bash
+# sbatch deploy/slurm/run.sh experiment=cartpole ...: a run in a job of its own. When the job is preempted or nears its time limit,
+# the run saves and ends with code 75, and the job goes back into the queue. It then continues in the same run folder.
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+${PYTHON:-python} -m srl.launch --resume-or-start "job-$SLURM_JOB_ID" "$@" &
+run=$!
+trap 'kill -USR1 $run' USR1
+trap 'kill -TERM $run' TERM
+while wait $run; code=$?; [ $code -gt 128 ] && kill -0 $run 2> /dev/null; do :; done # a signal ends `wait`, not the run
+if [ $code = 75 ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit $code
