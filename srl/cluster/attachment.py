@@ -31,6 +31,8 @@ class Attachment:
     def __init__(self, join: Join, host: int) -> None:
         self._join, self._host = join, host
         self._life = secrets.randbits(62) + 1
+        self._controller = 0
+        """The number that the controller drew at its start; 0: none has answered yet."""
         self.refused = False
         """Whether the controller wants nothing to do with this supervisor."""
         self._channel = ReliableChannel()
@@ -94,7 +96,13 @@ class Attachment:
     def _one_call(self) -> None:
         secure = grpc.ssl_channel_credentials(self._join.ca.encode())
         outgoing: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        about = {"run": self._join.run, "host": self._host, "life": self._life, "taken": self._channel.taken}
+        about = {
+            "run": self._join.run,
+            "host": self._host,
+            "life": self._life,
+            "controller": self._controller,
+            "taken": self._channel.taken,
+        }
         outgoing.put({"type": "hello", **about})
         with grpc.secure_channel(self._join.address, secure, options=_CLIENT) as channel:
             attach = channel.stream_stream(f"/{SERVICE}/{METHOD}")
@@ -104,6 +112,7 @@ class Attachment:
     def _received(self, message: Message, outgoing: queue.SimpleQueue[Message | None]) -> None:
         with self._lock:
             if message["type"] == "welcome":
+                self._controller = message["controller"]
                 for missed in self._channel.resend(message["taken"]):
                     outgoing.put(missed)
                 self._call = outgoing

@@ -102,6 +102,7 @@ class RemoteBackend(Backend):
 
         `encrypt`: the streams between hosts too. The control plane always is. `elastic`: hosts that come and go.
         """
+        self._life = secrets.randbits(62) + 1
         self._hosts = [_Host(index) for index in range(hosts)]
         self._host_of, self._credentials, self._run, self._lease = host_of, credentials, run, lease
         self._folder, self._seeds, self._encrypt = folder, seeds, encrypt
@@ -287,6 +288,9 @@ class RemoteBackend(Backend):
         except (HostileFrame, TimeoutError, StopAsyncIteration):
             self._refused["no hello of this run"] += 1
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no hello of this run")
+        if hello["controller"] not in (0, self._life):
+            self._refused["of an earlier controller"] += 1
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "this supervisor was one of an earlier controller")
         if life in host.lost:
             self._refused["given up before"] += 1
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "this supervisor was given up")
@@ -298,7 +302,7 @@ class RemoteBackend(Backend):
             if host.call is not None:
                 host.call.put_nowait(None)  # an older call that is dead but not yet noticed
             host.call, host.life = own, life
-            own.put_nowait({"type": "welcome", "taken": host.channel.taken})
+            own.put_nowait({"type": "welcome", "controller": self._life, "taken": host.channel.taken})
             for message in host.channel.resend(hello["taken"]):
                 own.put_nowait(message)
         reader = asyncio.ensure_future(self._read(host, life, requests, own))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -63,9 +62,7 @@ class External(Launcher):
     def start(self, join: Join, folder: Path) -> None:
         if not self._given:
             self._join_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._join_file.unlink(missing_ok=True)
-            with os.fdopen(os.open(self._join_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(join.dump() + "\n")
+            join.write(self._join_file)
             self._written = True
 
     def poll(self) -> list[Gone]:

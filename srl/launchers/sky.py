@@ -119,15 +119,16 @@ class Sky(Submitter):
     def group(self, folder: str) -> str:
         """The YAML of the job group. Files to copy are in `folder`."""
         python, home = shlex.quote(self.args.python), self.args.home
-        launch = f"exec {python} -m srl.launch {_EXPERIMENT} --resume-or-start {self.name} --runs {self.args.runs}"
+        private = f"chmod -R go= {_SECRETS}"  # copies may have lost their mode on the way
+        launch = f"{private}\nexec {python} -m srl.launch {_EXPERIMENT} --resume-or-start {self.name} --runs {self.args.runs}"
         header = {"name": self.name, "execution": "parallel", "primary_tasks": [HOME], "termination_delay": "60s"}
         mounts = {_SECRETS: f"{folder}/{HOME}", _EXPERIMENT: f"{folder}/experiment.yaml"}
         tasks = [self._task(HOME, 1, (home.cores, home.gpus, home.memory), mounts, launch)]
         first = 0
         for name in self._used:
             group = self.groups[name]
-            supervisor = f"exec {python} -m srl.cluster.supervisor --join {_SECRETS}/join.json --wait {_WAIT} --patience 300"
-            run = f"{supervisor} --host $(({first} + SKYPILOT_NODE_RANK))"
+            options = f"--join {_SECRETS}/join.json --wait {_WAIT} --patience 300 --host $(({first} + SKYPILOT_NODE_RANK))"
+            run = f"{private}\nexec {python} -m srl.cluster.supervisor {options}"
             needs = (group.cores or 1, group.gpus, group.memory)
             tasks.append(self._task(name, group.size, needs, {_SECRETS: f"{folder}/hosts"}, run))
             first += group.size

@@ -69,8 +69,8 @@ class ProcessReport:
 _ENVELOPE = {"type", "seq", "ack"}
 
 _SCHEMA: Mapping[str, Mapping[str, Any]] = {
-    "hello": {"run": str, "host": int, "life": int, "taken": int},
-    "welcome": {"taken": int},
+    "hello": {"run": str, "host": int, "life": int, "controller": int, "taken": int},
+    "welcome": {"controller": int, "taken": int},
     "start": {"process": str, "threads": int, "plugins": list[str], "path": list[str], "log": str | None},
     "kill": {"process": str},
     "stacks": {"process": str},

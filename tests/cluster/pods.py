@@ -50,7 +50,9 @@ class Pods:
         here = {path: str(self._folder / job / path[1:]) for path in paths if path != "/dev/shm"}
         for path, volume in paths.items():
             for name, text in self._files(volume).items():
-                (self._folder / job / path[1:] / name).write_text(self._here(text, here))
+                (file := self._folder / job / path[1:] / name).unlink(missing_ok=True)
+                file.write_text(self._here(text, here))
+                file.chmod(volume.get("secret", {}).get("defaultMode", 0o644))
         yield from here.items()
 
     def _files(self, volume: dict[str, Any]) -> dict[str, str]:

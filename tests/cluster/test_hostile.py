@@ -42,7 +42,7 @@ from tests.control.rig import derived, graph, with_node
 from tests.streams.test_zmq import frame
 from tests.waiting import until
 
-HELLO = {"type": "hello", "run": "run", "host": 0, "life": 7, "taken": 0}
+HELLO = {"type": "hello", "run": "run", "host": 0, "life": 7, "controller": 0, "taken": 0}
 
 
 @pytest.fixture
@@ -120,6 +120,11 @@ def test_a_member_that_says_what_is_not_its_business_loses_its_call(door: Remote
     assert caller.code() is grpc.StatusCode.OK
     assert door.refused == {"not a message of a supervisor": 1}
     assert door.poll(0.0) == []
+
+
+def test_a_supervisor_of_an_earlier_controller_is_sent_away(door: RemoteBackend) -> None:
+    assert Caller(door, pack({**HELLO, "controller": 7})).code() is grpc.StatusCode.PERMISSION_DENIED
+    assert door.refused == {"of an earlier controller": 1} and not door.has_joined(0)
 
 
 def test_a_message_that_is_too_large_ends_the_call_and_a_repeated_one_counts_once(door: RemoteBackend) -> None:

@@ -20,6 +20,7 @@ from srl.launchers.base import launcher_of
 from srl.launchers.kubernetes import Kubernetes
 from tests.cluster.pods import Pods
 from tests.control.rig import graph, with_node
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("1.31", "1.33", "1.37")
@@ -106,9 +107,9 @@ def test_the_pods_of_a_run_find_each_other_whichever_starts_first(tmp_path: Path
         pods.close()
 
 
-def dry_run(tmp_path: Path) -> dict[str, str]:
+def dry_run(tmp_path: Path, *more: str) -> dict[str, str]:
     """Name of each file -> its text, as `--dry-run` prints them."""
-    command = [sys.executable, "-m", "srl.launch", *WORDS, f"launcher.port={free_port()}", "--dry-run"]
+    command = [sys.executable, "-m", "srl.launch", *WORDS, f"launcher.port={free_port()}", *more, "--dry-run"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     parts = done.stdout.partition("\nit could not be started from here")[0].split("\n--- ")[1:]
     return {name: text for name, _, text in (part.partition("\n") for part in parts)}
@@ -181,3 +182,26 @@ def test_the_image_has_what_the_manifests_expect() -> None:
     assert 'ENTRYPOINT ["tini", "--"]' in lines and "command" not in spec["containers"][0]
     torch = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
     assert any(torch in line for line in lines)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_pod_of_home_that_is_lost_continues_with_new_pods_of_hosts(tmp_path: Path) -> None:
+    """As the Jobs would replace them: home at once, hosts when they have ended because theirs is another controller."""
+    shown = dry_run(tmp_path, "stop.env_steps=30_000", "checkpoint.every=5")
+    objects = [yaml.safe_load(text) for name, text in shown.items() if name.endswith(".yaml")]
+    pods = Pods(with_secrets(objects), tmp_path)
+    try:
+        hosts = [pods.start("rehearsal-cpu", index) for index in range(2)]
+        home = pods.start("rehearsal-home")
+        until(lambda: any((tmp_path / "rehearsal-home/runs").glob("cartpole/rehearsal/checkpoints/**/step_*")), 100)
+        home.kill()
+        home.wait()
+        again = pods.start("rehearsal-home")
+        assert [one.wait(100) for one in hosts] == [75, 75]
+        replaced = [pods.start("rehearsal-cpu", index) for index in range(2)]
+        said, _ = again.communicate(timeout=200)
+        assert again.returncode == 0 and "done" in said and " ok\n" in said, said
+        assert [one.wait(20) for one in replaced] == [0, 0]
+    finally:
+        pods.close()
