@@ -1,6 +1,7 @@
 """The same learning curve inline, over shared memory and over sockets: 3 seeds each.
 
     python benchmarks/curves.py [--experiment cartpole] [--steps 120000] [--seeds 3] [--ways shm,zmq] [--figures episode/return]
+    python benchmarks/curves.py --experiment pendulum_sac --steps 24000 --ways single,exact,simultaneous,asynchronous
 
 Prints for each figure the mean of the seeds (and the lowest and highest of them) between the marks.
 """
@@ -20,6 +21,14 @@ WAYS = {
     "zmq": ["layout=decoupled", "streams.all.via=zmq", "sampling.groups=1", "staleness.max=0"],
     "impala": ["layout=impala"],
 }
+LEARNERS = {
+    "single": ["learner=single"],
+    "sequential": ["learner={use: single, order: sequential}"],
+    "exact": ["learner={use: split, mode: exact}"],
+    "simultaneous": ["learner={use: split}"],
+    "asynchronous": ["learner={use: split, mode: asynchronous}"],
+}
+"""Of SAC, TD3 and DDPG. From the same batches `exact` learns what `sequential` does, and `simultaneous` what `single` does."""
 
 
 def main() -> None:
@@ -35,7 +44,7 @@ def main() -> None:
     print(f"{'env steps':<10}" + "".join(f"{mark:>22,}" for mark in marks[1:]))
     for way in given.ways.split(","):
         stop = [f"stop.env_steps={given.steps}", "stop.return=null", "evaluation=null"]
-        runs = [run_srl(given.experiment, seed, *stop, *WAYS[way])[0] for seed in range(1, given.seeds + 1)]
+        runs = [run_srl(given.experiment, seed, *stop, *{**WAYS, **LEARNERS}[way])[0] for seed in range(1, given.seeds + 1)]
         for figure in given.figures.split(","):
             curves = [means(rows, figure, marks) for rows in runs]
             cells = [sorted(column) for column in zip(*curves, strict=True)]

@@ -1,8 +1,12 @@
-"""PPO on batches of CartPole with one and with two trainers, in turn. `python benchmarks/ranks.py [--rounds 5]`.
+"""PPO on CartPole with one and with two trainers, in turn: updates, then whole runs. About two minutes on idle cores.
+
+    python benchmarks/ranks.py [--rounds 5] [--seconds 1] [--runs 3] [--run-seconds 12]
 
 Each process trains a batch that lies in its memory, as the trainers of a run do: the whole one, or its half. Printed are CPU
 and wall time of an update, and how much of it the trainers wait for each other. On quiet cores the wall time is the rate of a
 run that its trainers limit; where cores are shared with others, the CPU time of the busiest trainer says what it would be.
+
+Whole runs are those of experiment cartpole_fast, whose actors need cores too: median env steps a second of their second half.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -31,6 +36,9 @@ from srl.learners.base import Task
 from srl.learners.ranks import Agreement
 from srl.learners.single import SingleLearner
 from srl.nets.actor_critic import ActorCritic
+from srl.plan.prepare import prepare
+
+from timed import rate_of
 
 CASES = {
     "cartpole: 1,024 rows, minibatch 256, 10 epochs, 2 x 64": (1024, 256, 10, 64),
@@ -115,6 +123,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement")
+    parser.add_argument("--runs", type=int, default=3, help="pairs of whole runs")
+    parser.add_argument("--run-seconds", type=float, default=12.0, help="of one run, from its start")
     args = parser.parse_args()
     torch.set_num_threads(1)
     context = multiprocessing.get_context("spawn")
@@ -137,6 +147,24 @@ def main() -> None:
             process.join()
     for name in CASES:
         report(name, best[name, 1], best[name, 2])
+    if args.runs:
+        whole_runs(args.runs, args.run_seconds)
+
+
+def whole_runs(pairs: int, seconds: float) -> None:
+    """Env steps a second with one and with two trainers, which change places."""
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    for pair in range(pairs):
+        for trainers in (1, 2)[:: -1 if pair % 2 else 1]:
+            words = [f"workers.trainer.count={trainers}", "stop={}", f"stop.seconds={seconds:g}", "evaluation=null"]
+            found = prepare("cartpole_fast", words)
+            assert found.derived is not None
+            rates[trainers].append(rate_of(found.graph, found.derived))
+    one, two = (statistics.median(found) for found in rates.values())
+    print("whole runs of cartpole_fast")
+    print(f"  one trainer   {one:9,.0f} env steps/s")
+    print(f"  two trainers  {two:9,.0f} env steps/s")
+    print(f"  ratio         {two / one:9.2f} ({', '.join(f'{b / a:.2f}' for a, b in zip(*rates.values(), strict=True))})")
 
 
 def report(name: str, alone: list[dict[str, float]], both: list[dict[str, float]]) -> None:
