@@ -117,9 +117,12 @@ class Side(SingleLearner):
     def metrics(self) -> dict[str, float]:
         now, name = perf_counter(), self.part.name
         seconds, self._since = max(now - self._since, 1e-9), now
-        own = {f"{name}_waits": self._waited / seconds, f"{name}_busy": self._busy / seconds}
+        own: dict[str, float] = {}
+        if self._busy:  # else the last ones still hold: the run may have ended
+            own = {f"{name}_waits": self._waited / seconds, f"{name}_busy": self._busy / seconds}
+            own[f"{name}_version"] = float(self.clock.updates + 1)
         self._waited = self._busy = 0.0
-        return {**super().metrics(), **own, f"{name}_version": float(self.clock.updates)}
+        return {**super().metrics(), **own}
 
     def owned(self, groups: Mapping[str, Mapping[str, Array]]) -> dict[str, dict[str, Array]]:
         """Of all arrays of a state those that this side changes."""
