@@ -1,26 +1,16 @@
-"""`srl status` and `srl doctor`."""
+"""`srl status`."""
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 import time
 from pathlib import Path
 
 from srl.cli.asking import ADDRESS, asking
 from srl.cli.parsing import Parser
 from srl.core.errors import UserError
-from srl.core.text import aligned, columns, count, figure, size
+from srl.core.text import aligned, columns, figure
 from srl.observe.screen import clock_time
 from srl.store.run_folder import RunFolder
-
-_NEEDED = ("numpy", "torch", "gymnasium", "zmq", "msgpack", "yaml", "grpc", "safetensors", "rich")
-_EXTRAS = {
-    "mujoco": "MuJoCo tasks",
-    "imageio_ffmpeg": "videos as mp4",
-    "lz4": "compressed streams",
-    "pettingzoo": "PettingZoo envs",
-}
 
 
 def status(argv: list[str]) -> int:
@@ -68,29 +58,3 @@ def _moment(run: RunFolder) -> float:
         return float(run.read_status().get("updated", 0.0))
     except UserError:
         return run.status.lstat().st_mtime
-
-
-def doctor(argv: list[str]) -> int:
-    """Print what the machine and the installation have. Exit code 2 if something required is missing."""
-    Parser(prog="srl doctor", description="check the machine and the installation").parse_args(argv)
-    from srl.core.machine import Machine
-    from srl.store.run_folder import describe_machine
-
-    machine = Machine.here()
-    facts = dict(describe_machine())
-    facts["usable cores"] = f"{machine.cores} (affinity and cgroup quota counted)"
-    facts["GPUs"] = str(machine.gpus)
-    facts["free for streams"] = size(machine.shared_free)
-    facts["free on disk"] = size(shutil.disk_usage(Path.cwd()).free)
-    for name, use in _EXTRAS.items():
-        facts[use] = f"{name} is installed" if _has(name) else f"not available: {name} is not installed"
-    print(aligned(facts.items()))
-    problems = [f"{name} is not installed: pip install really-scalable-rl" for name in _NEEDED if not _has(name)]
-    for problem in problems:
-        print(f"problem: {problem}")
-    print("OK" if not problems else count(len(problems), "problem"))
-    return 2 if problems else 0
-
-
-def _has(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
