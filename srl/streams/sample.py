@@ -364,8 +364,7 @@ class SampleConsumer(Peers[_ProducerPeer]):
     def waits(self) -> Waiting | None:
         if self._arrived or not self.unused_credits:
             return None
-        given = [peer for peer in self._by_name.values() if peer.given]
-        return Waiting("slabs", self.workers_of(given) or self.workers)
+        return Waiting("slabs", self.workers_of([peer for peer in self._by_name.values() if peer.given]) or self.workers)
 
     def _match(self) -> None:
         """The lowest credit to the longest wait."""
@@ -433,8 +432,7 @@ class SampleConsumer(Peers[_ProducerPeer]):
         """What it has put stays; what it announced but did not hand over is counted as dropped."""
         peer.gone = True
         put, size, dropped = peer.received, peer.received * self._layout.size, 0
-        ledger = peer.ledger
-        if ledger is not None and ledger[AT_SOURCE] == self.source:
+        if (ledger := peer.ledger) is not None and ledger[AT_SOURCE] == self.source:
             put, size, dropped = ledger[AT_PUT], ledger[AT_BYTES], ledger[AT_DROPPED]
             if put - dropped > peer.received:
                 self.counts.drop(reason, put - dropped - peer.received)
