@@ -53,7 +53,7 @@ def decide(
             graph = _graph(experiment, *by_hand(experiment, where))
             return Decided(experiment=experiment, graph=graph, why=("the graph is written by hand",))
         experiment = replays.with_replay(experiment, replayed)
-        return _lay_out(experiment, machine or Machine.here(), replays.replayed(experiment, replayed))
+        return _lay_out(experiment, _of_trainers(experiment, machine or Machine.here()), replays.replayed(experiment, replayed))
     except UserError as error:
         raise error.at(where) from None
 
@@ -219,6 +219,12 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
 def _away(experiment: Experiment) -> bool:
     """Whether workers may run on other hosts: else the file's placement has no effect, so that it runs on a desktop too."""
     return experiment.launcher.use != LOCAL and experiment.mode != "inline"
+
+
+def _of_trainers(experiment: Experiment, machine: Machine) -> Machine:
+    """This machine, but with the GPUs of the hosts that trainers are placed on."""
+    group = experiment.hosts.get(str(experiment.workers.get("trainer", {}).get("hosts", HOME)))
+    return replace(machine, gpus=group.gpus) if group is not None and _away(experiment) else machine
 
 
 def _sampling_cores(experiment: Experiment, machine: Machine) -> int:

@@ -20,6 +20,7 @@ from srl.launchers.backend import LaunchedBackend
 from srl.launchers.base import launcher_of
 from srl.launchers.slurm import Slurm
 from srl.observe.ledger import table
+from srl.plan.prepare import prepare
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from tests.cluster.slurm_cluster import SlurmCluster, missing
@@ -184,3 +185,31 @@ def test_a_job_that_is_requeued_continues_in_its_run_folder(slurm: SlurmCluster,
 
 def node_of(slurm: SlurmCluster, job: str) -> str:
     return slurm.ask("squeue", "-h", "-j", job, "-o", "%N").strip()
+
+
+def test_the_full_hide_and_seek_is_submitted_as_actors_and_a_host_with_a_gpu() -> None:
+    words = [
+        "launcher=slurm",
+        "launcher.options=[--account=lab]",
+        "launcher.python=/opt/rl/bin/python",
+        "launcher.directory=/opt/rl",
+    ]
+    prepared = prepare("hide_and_seek_full", words, inspect=False)
+    script = launcher_of(prepared.graph).render()["job.sh"]
+    assert [line for line in script.splitlines() if line.startswith("#SBATCH")] == [
+        "#SBATCH --job-name=hide_and_seek_full", "#SBATCH --output=slurm-%j.out", "#SBATCH --no-requeue",
+        "#SBATCH --nodes=25", "#SBATCH --ntasks-per-node=1", "#SBATCH --cpus-per-task=16", "#SBATCH --mem=32000M",
+        "#SBATCH --account=lab", "#SBATCH hetjob",
+        "#SBATCH --nodes=1", "#SBATCH --ntasks-per-node=1", "#SBATCH --cpus-per-task=16", "#SBATCH --gpus-per-node=1",
+        "#SBATCH --mem=64000M", "#SBATCH --account=lab",
+    ]  # fmt: skip
+    assert "/opt/rl/bin/python -m srl.cluster.supervisor" in script and "--host $((25 + SLURM_PROCID))" in script
+    plan = dict(prepared.lines())
+    assert "learner/0: trainer/0, evaluator/0" in plan["hosts"] and "actors/24: actor/384-399" in plan["hosts"]
+    assert "samples.main: actor/0-399 connect to trainer/0 at learner/0" in plan["sockets"]
+    assert prepared.graph.node("trainer").device == "cuda", "decided by the GPU of its host, not of this machine"
+
+
+def test_the_full_hide_and_seek_stays_at_home_without_a_launcher() -> None:
+    graph = prepare("hide_and_seek_full", [], inspect=False).graph
+    assert {node.hosts for node in graph.nodes} == {"home"}
