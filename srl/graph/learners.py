@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from srl.config.experiment import Experiment
 from srl.core.errors import UserError
-from srl.core.learner import split_config
+from srl.core.learner import CONFIGS, split_config
 from srl.core.load import load
 from srl.core.machine import Machine
 from srl.core.registry import IN_PARTS
 from srl.core.text import count
 from srl.core.types import AUTO, Component
+from srl.core.where import Path
 from srl.graph.ranks import ranks_of
 
 MEASURED = {256: (1.4, 1.3), 2_048: (1.6, 1.7)}
@@ -38,7 +39,9 @@ def choose_learner(experiment: Experiment, machine: Machine, policy: str, *, dev
 
     `apart`: the layout wants actor and critics to run without waiting for each other.
     """
-    learner = learner_of(experiment, policy)
+    learner, path = learner_of(experiment, policy)
+    if learner.use in CONFIGS:
+        load(CONFIGS[learner.use], learner.args, path=path)
     is_auto = learner.use == AUTO
     if is_auto:
         learner = Component("split", {"mode": "asynchronous"}) if apart and _has_two(machine, device) else Component("single")
@@ -48,6 +51,8 @@ def choose_learner(experiment: Experiment, machine: Machine, policy: str, *, dev
         return _on_devices(learner, experiment.device, machine)
     if not in_parts:
         return Chosen(learner=learner)
+    if any("threads" in experiment.workers.get(name, {}) for name in (f"trainer.{policy}", "trainer")):
+        return Chosen(learner=learner)  # the file says how many
     cores = count(machine.cores, "usable core")
     if ranks > 1:
         return Chosen(learner=learner, why=f"learner on 1 thread: {ranks} trainers compute at the same time")
@@ -71,12 +76,13 @@ def choose_learner(experiment: Experiment, machine: Machine, policy: str, *, dev
     return Chosen(learner=Component("split"), why=f"learner split over two processes: {cores}, and {gains}")
 
 
-def learner_of(experiment: Experiment, policy: str) -> Component:
-    """What `workers:` says of the trainer of this policy or of all, else `learner:`."""
+def learner_of(experiment: Experiment, policy: str) -> tuple[Component, Path]:
+    """What `workers:` says of the trainer of this policy or of all, else `learner:`, and where that stands."""
     for name in (f"trainer.{policy}", "trainer"):
         if "learner" in (said := experiment.workers.get(name, {})):
-            return load(Component, said["learner"], path=("workers", name, "learner"))
-    return experiment.learner
+            path = ("workers", name, "learner")
+            return load(Component, said["learner"], path=path), path
+    return experiment.learner, ("learner",)
 
 
 def _has_two(machine: Machine, device: str) -> bool:

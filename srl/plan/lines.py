@@ -53,7 +53,10 @@ def _node_line(graph: Graph, node: Node) -> str:
     text = node.kind.about(node.loaded) or node.worker
     is_split = split_config(getattr(node.loaded, "learner", None)) is not None  # it says more about its devices
     text += ", each on its part of a batch" if node.kind.gang and node.count > 1 else ""
-    text += f", on {node.device}" if (node.kind.slow and not is_split) or node.device != "cpu" else ""
+    if (node.kind.slow or node.device != "cpu") and not is_split:
+        each = node.kind.gang and node.count > 1 and node.device == "cuda"
+        text += f", on {f'cuda:0 to cuda:{node.count - 1}' if each else node.device}"
+        text += f" with {node.threads} threads" if node.threads > 1 else ""
     return f"{times(node)}: {text}" + (f", inside {node.inside}" if node.inside and graph.mode != "inline" else "")
 
 

@@ -12,6 +12,7 @@ from srl.core.machine import Machine
 from srl.graph import learners
 from srl.graph.check import check_resources, notes
 from srl.graph.decide import Decided, decide
+from srl.plan.lines import plan_lines
 from tests.errors import raises
 
 
@@ -109,6 +110,35 @@ def test_a_learner_that_is_named_is_kept(how: Any) -> None:
     node = found.graph.node("trainer")
     assert (node.loaded.learner.use, node.threads) == ("single", 2)
     assert "learner" not in " ".join(found.why)
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"learner": {"use": "single", "devices": ["cpu", "cpu"]}}, "learner"),
+        ({"workers": {"trainer": {"learner": {"use": "single", "devices": ["cpu", "cpu"]}}}}, "workers.trainer.learner"),
+    ],
+)
+def test_a_setting_that_a_learner_does_not_have_is_named_where_it_was_written(settings: Any, where: str) -> None:
+    with raises("E02", f"{where}.devices", match=f"'{where}' has no setting 'devices'"):
+        decided(cores(4), **settings)
+
+
+def test_threads_that_the_file_names_are_kept_and_need_no_reason() -> None:
+    found = decided(cores(8), workers={"trainer": {"threads": 2}})
+    assert found.graph.node("trainer").threads == 2 and "learner" not in " ".join(found.why)
+
+
+def test_the_plan_says_which_device_does_what() -> None:
+    def trainer(machine: Machine, **settings: Any) -> str:
+        graph = decided(machine, **settings).graph
+        lines = dict(plan_lines(graph, machine))["workers"].splitlines()
+        return next(line for line in lines if line.startswith("trainer"))
+
+    assert trainer(cores(2)).endswith(", on cpu with 2 threads")
+    assert trainer(cores(2, 1)).endswith(", on cuda")
+    assert trainer(cores(4, 2), workers={"trainer": {"count": 2}}).endswith(", on cuda:0 to cuda:1")
+    assert trainer(cores(2, 2), **SPLIT).endswith("; actor on cuda:0, critics on cuda:1, simultaneous")
 
 
 def test_an_algorithm_without_parts_has_one_thread_and_no_reason() -> None:

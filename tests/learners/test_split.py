@@ -182,6 +182,14 @@ def test_asynchronous_sides_without_lag_are_simultaneous(algorithm: Any, split: 
     check_equal(one, other)
 
 
+def test_sides_in_bfloat16_are_a_single_learner(split: Any) -> None:
+    given = task(SAC, critic={"hidden": [16, 16], "half": True})
+    single, both = SingleLearner(given, SingleConfig()), split(given)
+    run(single, range(20))
+    run(both, range(20))
+    check_equal(single, both)
+
+
 def test_asynchronous_sides_are_never_further_apart_than_they_may(split: Any) -> None:
     made = split(task(TD3), SplitConfig(mode="asynchronous", max_lag=3))
     run(made, range(200))
