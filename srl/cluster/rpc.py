@@ -43,7 +43,7 @@ _GOODBYE = 3.0
 """Seconds without a word in which hosts may say goodbye."""
 _RECEIVING = 2.0
 """Seconds after a piece of a file in which the next one is expected."""
-_UP = ("bound", "detached", "ready", "drained", "failed", "exit", "bye", "leaving")
+_UP = ("bound", "detached", "ready", "drained", "failed", "exit", "bye", "leaving", "facts", "reached")
 """What supervisors send, besides `hello` and reports."""
 _HELLO_WITHIN = 5.0
 """Seconds that a caller has for its `hello`."""
@@ -107,6 +107,7 @@ class RemoteBackend(Backend):
         self._host_of, self._credentials, self._run, self._lease = host_of, credentials, run, lease
         self._folder, self._seeds, self._encrypt = folder, seeds, encrypt
         self._elastic = elastic
+        self._told: list[tuple[int, Message]] = []
         self._heard = 0.0
         """When the last piece of a file came."""
         self._refused: Counter[str] = Counter()
@@ -144,6 +145,15 @@ class RemoteBackend(Backend):
         host = self._hosts[self._host_of(process)]
         return host.index in self._elastic and (host.life == 0 or host.leaving)
 
+    def told(self) -> list[tuple[int, Message]]:
+        """What supervisors have said of their hosts since the last call."""
+        told, self._told = self._told, []
+        return told
+
+    def tell(self, host: int, message: Message) -> None:
+        """A message to the supervisor itself."""
+        self._post(self._hosts[host], message)
+
     def give_up(self, host: int, reason: str) -> None:
         """Its supervisor has ended: do not wait for the lease."""
         self._hosts[host].reason = reason
@@ -180,6 +190,9 @@ class RemoteBackend(Backend):
                 continue
             if message["type"] in KINDS:
                 self._arrived(host, message)
+                continue
+            if message["type"] in ("facts", "reached"):
+                self._told.append((host.index, message))
                 continue
             if message["type"] == "exit":
                 host.processes.discard(message["process"])

@@ -13,9 +13,10 @@ import platform
 import select
 import signal
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 from srl.cluster.address import address_towards, check_reach
 from srl.cluster.attachment import Attachment
 from srl.cluster.files import KINDS, LOADED
+from srl.cluster.preflight import Probe, facts, unreached
 from srl.cluster.security import Join
 from srl.cluster.spool import Spool
 from srl.cluster.wire import LEASE
@@ -68,9 +70,11 @@ class Supervisor:
         """Stands for the run folder, if this host does not see it."""
         self._outgoing: deque[Iterator[Message]] = deque()
         """Files, and the exits and the goodbye that come after them."""
+        self._probe = Probe(self._own_address)
         self._told = ""
         """The signal by which a scheduler told this host to end."""
         self._attachment = Attachment(join, host)
+        self._attachment.send(facts(self._probe.address))
 
     def run(self, lifeline: int | None = None) -> int:
         """Serve until the controller says `bye` or stays away for longer than `patience`; the exit code.
@@ -80,11 +84,17 @@ class Supervisor:
         due = look = now = 0.0
         end = math.inf
         leaving = left = told = False
-        watched = [self._attachment.fileno(), self._backend.fileno(), *([lifeline] if lifeline is not None else [])]
+        watched = [
+            self._attachment.fileno(),
+            self._backend.fileno(),
+            self._probe.fileno(),
+            *([lifeline] if lifeline is not None else []),
+        ]
         while True:
             ready, _, _ = select.select(watched, [], [], 0.2)
             if lifeline in ready and not os.read(lifeline, 1 << 12):
                 return PREEMPTED
+            self._probe.accept()
             for message in self._attachment.receive():
                 if message["type"] == "leave":
                     self._stopping = time.monotonic() + _GRACE
@@ -131,6 +141,7 @@ class Supervisor:
         """Kill all processes and close the call. Idempotent."""
         self._backend.close()
         self._attachment.close()
+        self._probe.close()
         if self._spool is not None:
             self._spool.close()
 
@@ -143,8 +154,14 @@ class Supervisor:
         elif kind in KINDS:
             if self._spool is not None:
                 self._spool.take(message)
+        elif kind == "reach":
+            threading.Thread(target=self._reach, args=(message["addresses"],), daemon=True).start()
         elif kind != "ack":
             self._backend.send(self._here(message))
+
+    def _reach(self, addresses: Mapping[str, str]) -> None:
+        """In a thread of its own: it may wait for every address."""
+        self._attachment.send({"type": "reached", "process": "", "missed": unreached(addresses)})
 
     def _here(self, message: Message) -> Message:
         """A message of the controller, with the paths and the address of this host."""

@@ -105,6 +105,13 @@ def memory_free() -> int:
     return free
 
 
+def memory_limit() -> int:
+    """Bytes of RAM of this machine, within the cgroup's limit."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [_number(_CGROUP / file) for file in ("memory.max", "memory/memory.limit_in_bytes")]
+    return min([whole, *(int(limit) for limit in limits if limit is not None)])
+
+
 def _siblings(core: int) -> set[int]:
     """The numbers under which one core with several threads is known."""
     try:

@@ -196,6 +196,24 @@ def hosts_lines(graph: Graph) -> str:
     return "\n".join(rows)
 
 
+def dials(graph: Graph) -> dict[str, set[str]]:
+    """Host -> the other hosts that its workers connect to."""
+    found: dict[str, set[str]] = {}
+    for stream in graph.streams:
+        if via_of(graph, stream) != "zmq":
+            continue
+        sides = processes_by_side(graph, stream.name)
+        there = {host_of(graph, *one) for one in sides.pop(_listening(stream.kind))}
+        for here in {host_of(graph, *one) for others in sides.values() for one in others}:
+            found.setdefault(here, set()).update(there - {here})
+    return found
+
+
+def _listening(kind: str) -> str:
+    """The side of a stream that others connect to: consumers, servers and publishers."""
+    return SIDES[kind][kind != "param"]
+
+
 def sockets_lines(graph: Graph) -> str:
     """Who connects to whom over the network."""
     port = getattr(_settings(graph.launcher), "port", 0)
@@ -206,8 +224,7 @@ def sockets_lines(graph: Graph) -> str:
         if via_of(graph, stream) in ("inproc", "shm") or len(stream_hosts(graph, stream.name)) < 2:
             continue
         sides = processes_by_side(graph, stream.name)
-        listens = SIDES[stream.kind][stream.kind != "param"]  # consumers, servers and publishers do
-        there = sorted(sides.pop(listens))
+        there = sorted(sides.pop(_listening(stream.kind)))
         at = ", ".join(dict.fromkeys(host_of(graph, *one) for one in there))
         far = [f"{name}/{index}" for name, index in sorted({one for others in sides.values() for one in others} - {*there})]
         ports = "ports that are free" if len(there) > 1 else "a port that is free"

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from srl.cluster.files import seeds
+from srl.cluster.preflight import Preflight
 from srl.cluster.rpc import RemoteBackend
 from srl.cluster.wire import LEASE
 from srl.control.backend import CompositeBackend
@@ -50,6 +51,7 @@ class LaunchedBackend(CompositeBackend):
             encrypt=not graph.insecure,
             elastic=self._elastic,
         )
+        self._preflight = Preflight(graph, self._hosts, self.remote, checked=self.launcher.own_hosts)
         super().__init__([self._home, self.remote], lambda one: int(where[one] >= 0))
         self._late = time.monotonic() + self.launcher.patience
         self._waiting = set(range(len(names))) - self._elastic
@@ -75,6 +77,7 @@ class LaunchedBackend(CompositeBackend):
 
     def poll(self, timeout: float) -> list[Message]:
         messages = super().poll(timeout)
+        self._preflight.poll()
         self._waiting = {host for host in self._waiting if not self.remote.has_joined(host)}
         for gone in self.launcher.poll():
             if gone.host in self._waiting:
@@ -114,6 +117,7 @@ class LaunchedBackend(CompositeBackend):
 
     def close(self) -> None:
         super().close()
+        self._preflight.close()
         self.launcher.stop(_GRACE)
 
 

@@ -51,6 +51,8 @@ class AnyLauncher(ABC):
 class Launcher(AnyLauncher):
     """Starts a supervisor on every host, and ends them. Home is the machine that the run is started on."""
 
+    own_hosts: ClassVar[bool] = True
+    """Whether each host is a machine of its own, which must have what `hosts` says."""
     patience: float = 60.0
     """Seconds that a host has to join the run."""
 

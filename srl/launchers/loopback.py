@@ -17,6 +17,7 @@ class Loopback(PipedLauncher):
     """Every host is this machine: a rehearsal of a run over several hosts."""
 
     Args = LoopbackArgs
+    own_hosts = False
 
     def check(self) -> str:
         return "127.0.0.1:0"

@@ -9,6 +9,7 @@ go, report, drain -> drained     poll the workers; totals; finish what is open
 stop -> bye                      save and end
 failed, exit, lost               a worker raised; its process ended; its host is gone
 folder                           where the run folder is, for hosts that may see it
+facts, reach -> reached          what a host has; whom it cannot connect to, and why
 leaving -> leave                 a host was told to end; its workers may stop now, and come again when it does
 file, whole, lines, gone, ack    files of the run folder between hosts (srl/cluster/files.py); they were received
 """
@@ -106,6 +107,9 @@ _SCHEMA: Mapping[str, Mapping[str, Any]] = {
     "ack": {},
     "leaving": {"process": str, "signal": str},
     "leave": {},
+    "facts": {"process": str, "name": str, "cores": int, "gpus": int, "memory": int, "probe": str},
+    "reach": {"addresses": Mapping[str, str]},
+    "reached": {"process": str, "missed": Mapping[str, str]},
 }
 
 

@@ -238,6 +238,19 @@ def test_a_host_that_cannot_reach_the_controller_says_so(hosts: TwoHosts, tmp_pa
     assert "cannot reach the controller at 10.79.0.1:" in str(result.problem())
 
 
+def test_hosts_that_cannot_reach_each_other_are_named_before_the_start(hosts: TwoHosts, tmp_path: Path) -> None:
+    one, two = ADDRESSES
+    groups = {"cpu": HostGroup(addresses=(one,)), "gpu": HostGroup(addresses=(two,))}
+    work = graph(counters=1, via="zmq", hosts=groups, launcher=Component("ssh", {"options": hosts.options}), stop={"seconds": 60})
+    work = with_node(with_node(work, "counter", hosts="cpu"), "adder", hosts="gpu")
+    subprocess.run(["ip", "-n", "srl-n1", "route", "add", "prohibit", two], check=True)
+    result = controlled(work, tmp_path).run()
+    assert result.kind == "user error" and result.exit_code == 2
+    text = str(result.problem())
+    assert f"host cpu/0 ({one}) cannot reach gpu/0 at {two}:" in text and "Permission denied" in text, text
+    assert hosts.processes(1) == hosts.processes(2) == []
+
+
 def test_what_would_be_run_is_shown(hosts: TwoHosts) -> None:
     shown = launcher_of(placed(hosts)).render()
     assert list(shown) == ["far/0", "far/1"]
