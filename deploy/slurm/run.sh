@@ -4,6 +4,9 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR1@120
+if [ -n "$SLURM_ARRAY_TASK_ID" ]; then # of a job array: the number of the element is the seed
+    set -- "$@" "seed=$SLURM_ARRAY_TASK_ID"
+fi
 ${PYTHON:-python} -m srl.launch --resume-or-start "job-$SLURM_JOB_ID" "$@" &
 run=$!
 trap 'kill -USR1 $run' USR1

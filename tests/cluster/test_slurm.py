@@ -183,6 +183,19 @@ def test_a_job_that_is_requeued_continues_in_its_run_folder(slurm: SlurmCluster,
     assert [path.name for path in runs.glob("*/*")] == [f"job-{job}"]
 
 
+@needs_slurm
+@pytest.mark.long
+def test_elements_of_a_job_array_are_runs_with_seeds_of_their_own(slurm: SlurmCluster, tmp_path: Path) -> None:
+    words = ["experiment=cartpole", "mode=inline", "evaluation=null", "stop.env_steps=4000", f"--runs={tmp_path / 'runs'}"]
+    submit = ["sbatch", "--parsable", "--array=3-4", f"--output={tmp_path}/%a.txt", f"--export=ALL,PYTHON={sys.executable}"]
+    slurm.ask(*submit, str(ROOT / "deploy" / "slurm" / "run.sh"), *words, "--quiet")
+    until(lambda: slurm.ask("squeue", "-h") == "", 100)
+    folders = [RunFolder(path) for path in (tmp_path / "runs" / "cartpole").iterdir()]
+    assert [one.state for one in folders] == ["done", "done"], [file.read_text() for file in tmp_path.glob("*.txt")]
+    seeds = [line for one in folders for line in (one.path / "config.yaml").read_text().splitlines() if line.startswith("seed:")]
+    assert sorted(seeds) == ["seed: 3", "seed: 4"]
+
+
 def node_of(slurm: SlurmCluster, job: str) -> str:
     return slurm.ask("squeue", "-h", "-j", job, "-o", "%N").strip()
 
