@@ -1,4 +1,4 @@
-"""Experts: a policy of another run says what should have been done in each row."""
+"""Experts and teachers: a policy of another run says what should have been done in each row."""
 
 from __future__ import annotations
 
@@ -30,3 +30,8 @@ class Expert(Transform):
         mask = map_tree(flat, rows["mask"]) if "mask" in rows else None
         action, _ = self._policy.predict(map_tree(flat, rows["obs"]), mask=mask)
         return {"action": map_tree(lambda leaf: leaf.reshape(*lead, *leaf.shape[1:]), action)}
+
+
+def network(run: str, which: str = "best") -> Any:
+    """The torch module of the policy of a run, with the weights of a checkpoint: the teacher of `distill`."""
+    return load_run(run).network(which)

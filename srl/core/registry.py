@@ -44,6 +44,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "ppo": "srl.algorithms.ppo:PPO",
         "impala": "srl.algorithms.impala:Impala",
         "bc": "srl.algorithms.bc:BC",
+        "distill": "srl.algorithms.distill:Distill",
         "ppg": "srl.algorithms.ppg:PPG",
         "appo": "srl.algorithms.appo:APPO",
         "dqn": "srl.algorithms.dqn:DQN",
