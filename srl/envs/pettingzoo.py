@@ -1,9 +1,10 @@
-"""PettingZoo's parallel envs: E copies, agents that die and appear, teams by name and spaces."""
+"""PettingZoo's envs, by turns too (srl/envs/turns.py): E copies, agents that die and appear, teams by name and spaces."""
 
 from __future__ import annotations
 
 import importlib
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -349,14 +350,15 @@ def _made(config: PettingZooConfig, name: str) -> Any:
         env = make(**mode, **config.args)
     except TypeError as problem:
         raise UserError(f"cannot make env '{name}'", ("cause", f"{type(problem).__name__}: {problem}")) from problem
-    if not hasattr(env, "possible_agents") or hasattr(env, "agent_iter"):
-        found = "AECEnv, whose agents act in turn" if hasattr(env, "agent_iter") else type(env).__name__
+    if not hasattr(env, "possible_agents"):
         raise UserError(
-            f"'{name}' made a {found}",
-            ("expected", "a PettingZoo ParallelEnv with possible_agents"),
-            ("try", "its parallel_env, or pettingzoo.utils.aec_to_parallel"),
+            f"'{name}' made a {type(env).__name__}", ("expected", "a PettingZoo ParallelEnv or AECEnv with possible_agents")
         )
-    return env
+    if not hasattr(env, "agent_iter"):
+        return env
+    from srl.envs.turns import parallel  # for envs by turns only
+
+    return parallel(env)
 
 
 def _maker(path: str) -> Any:
@@ -364,10 +366,13 @@ def _maker(path: str) -> Any:
     if ":" in path:
         return REGISTRIES["env"].resolve(path)
     try:
-        return importlib.import_module(path).parallel_env
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # PettingZoo would rather have its envs made by a name
+            module = importlib.import_module(path)
+        return module.parallel_env if hasattr(module, "parallel_env") else module.env
     except (ImportError, AttributeError) as problem:
         raise NotImportable(
             f"cannot import env '{path}'",
             ("cause", f"{type(problem).__name__}: {problem}"),
-            ("expected", "a module with a parallel_env, such as mpe2.simple_tag_v3, or pkg.mod:parallel_env"),
+            ("expected", "a module with a parallel_env or an env, such as mpe2.simple_tag_v3, or pkg.mod:parallel_env"),
         ) from problem

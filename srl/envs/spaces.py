@@ -170,8 +170,8 @@ class DictObs(Obs):
         return next((fault for fault in found if fault is not None), None)
 
 
-def obs_of(space: spaces.Space[Any], name: str = "env") -> Obs:
-    """How to write the observations of a space."""
+def obs_of(space: spaces.Space[Any], name: str = "env", key: tuple[str, ...] = ()) -> Obs:
+    """How to write the observations of a space, which is the part `key` of those of the env."""
     if isinstance(space, spaces.Box):
         return BoxObs(space)
     if isinstance(space, spaces.Discrete):
@@ -180,17 +180,10 @@ def obs_of(space: spaces.Space[Any], name: str = "env") -> Obs:
         return OneHotObs(space.nvec, space.start)
     if isinstance(space, spaces.MultiBinary):
         return BitsObs(space)
-    if isinstance(space, spaces.Dict) and space.spaces:
-        names = {key: str(key).replace("/", ".") for key in space.spaces}
-        return DictObs({key: obs_of(part, name) for key, part in space.spaces.items()}, names)
-    if isinstance(space, spaces.Tuple) and space.spaces:
-        order = {key: str(key) for key in range(len(space.spaces))}
-        return DictObs({key: obs_of(part, name) for key, part in enumerate(space.spaces)}, order)
-    raise UserError(
-        f"env '{name}' has an observation space that has no fixed shape: {space}",
-        ("expected", "Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these"),
-        ("try", "a gymnasium.ObservationWrapper that pads it to a Box"),
-    )
+    if isinstance(space, spaces.Dict | spaces.Tuple) and len(space.spaces):
+        names = {one: _plain(one) for one in _parts(space)}
+        return DictObs({one: obs_of(part, name, (*key, names[one])) for one, part in _parts(space).items()}, names)
+    raise _unfit(space, "observation", name, key, "a gymnasium.ObservationWrapper that makes it a Box")
 
 
 class Actions(ABC):
@@ -304,8 +297,8 @@ class DictActions(Actions):
                 part.write_mask(target[_plain(key)], row, value[key])
 
 
-def actions_of(space: spaces.Space[Any], name: str = "env") -> Actions:
-    """How to read the actions of a space."""
+def actions_of(space: spaces.Space[Any], name: str = "env", key: tuple[str, ...] = ()) -> Actions:
+    """How to read the actions of a space, which is the part `key` of those of the env."""
     if isinstance(space, spaces.Discrete):
         return DiscreteActions(space)
     if isinstance(space, spaces.MultiDiscrete):
@@ -314,14 +307,24 @@ def actions_of(space: spaces.Space[Any], name: str = "env") -> Actions:
         return MultiBinaryActions(space)
     if isinstance(space, spaces.Box):
         return BoxActions(space)
-    if isinstance(space, spaces.Dict) and space.spaces:
-        return DictActions({key: actions_of(part, name) for key, part in space.spaces.items()}, tuple_=False)
-    if isinstance(space, spaces.Tuple) and space.spaces:
-        return DictActions({key: actions_of(part, name) for key, part in enumerate(space.spaces)}, tuple_=True)
-    raise UserError(
-        f"env '{name}' has an action space that has no fixed shape: {space}",
+    if isinstance(space, spaces.Dict | spaces.Tuple) and len(space.spaces):
+        parts = {one: actions_of(part, name, (*key, _plain(one))) for one, part in _parts(space).items()}
+        return DictActions(parts, tuple_=isinstance(space, spaces.Tuple))
+    raise _unfit(space, "action", name, key, "a gymnasium.ActionWrapper")
+
+
+def _parts(space: Any) -> dict[Any, spaces.Space[Any]]:
+    """The spaces by key; those of a Tuple are counted."""
+    return dict(space.spaces) if isinstance(space, spaces.Dict) else dict(enumerate(space.spaces))
+
+
+def _unfit(space: spaces.Space[Any], what: str, name: str, key: tuple[str, ...], remedy: str) -> UserError:
+    """Text, Sequence, Graph and OneOf have values of many sizes, or none that are numbers."""
+    at = f", {list(key)}" if key else ""
+    return UserError(
+        f"env '{name}' has {'an' if what[0] in 'ao' else 'a'} {what} space that has no fixed shape{at}: {space}",
         ("expected", "Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these"),
-        ("try", "a gymnasium.ActionWrapper"),
+        ("try", remedy),
     )
 
 

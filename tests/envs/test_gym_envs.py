@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -10,12 +11,15 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+import srl
 from srl.api.env import TEAM, Box, Discrete, MultiBinary, MultiDiscrete, new_block, renew
 from srl.core.errors import UserError
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
+from srl.envs.check import check_env
 from srl.envs.gym import GymEnv
 from srl.envs.gym_vector import GymVectorEnv
+from srl.envs.spaces import actions_of, obs_of
 from tests.errors import raises
 
 
@@ -397,3 +401,52 @@ def test_a_vector_env_without_autoreset_is_reset_in_the_step_after_the_end() -> 
 def test_a_vector_env_that_resets_in_the_same_step_is_refused_with_the_fix() -> None:
     with pytest.raises(UserError, match="autoreset_mode: NextStep"):
         GymVectorEnv(2, Seeds(0), id=Counting, args={"mode": AutoresetMode.SAME_STEP})
+
+
+NESTED = spaces.Dict(
+    {
+        "pair": spaces.Tuple(
+            [spaces.Discrete(3, start=1), spaces.Dict({"bits": spaces.MultiBinary([2, 2]), "at": spaces.Box(-1, 1, (2,))})]
+        ),
+        "parts": spaces.MultiDiscrete([2, 3]),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        spaces.Text(8),
+        spaces.Sequence(spaces.Discrete(2)),
+        spaces.Graph(spaces.Box(0, 1, (2,)), None),
+        spaces.OneOf([spaces.Discrete(2), spaces.Box(0, 1)]),
+        spaces.Dict({}),
+        spaces.Tuple([]),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_spaces_without_a_fixed_shape_are_refused_with_their_place(odd: Any) -> None:
+    inside = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple([spaces.Discrete(2), odd])})
+    for space in (odd, inside):
+        place = r", \['b', '1'\]" if space is inside else ""
+        with raises("E00", match=rf"an observation space that has no fixed shape{place}: {type(odd).__name__}"):
+            obs_of(space)
+        with raises("E00", match=rf"an action space that has no fixed shape{place}: {type(odd).__name__}"):
+            actions_of(space)
+
+
+def test_a_policy_learns_on_nested_observations_and_actions(tmp_path: Path) -> None:
+    class Nested(Odd):
+        def __init__(self) -> None:
+            super().__init__(NESTED, NESTED)
+
+    run = srl.launch(
+        env=Nested, algorithm={"use": "ppo", "epochs": 1}, policy={"hidden": [8]}, sampling={"envs": 2, "steps": 8},
+        mode="inline", stop={"updates": 3}, evaluation=None, runs=tmp_path, quiet=True,
+    )  # fmt: skip
+    assert run.result is not None and run.result.exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["Blackjack-v1", "CliffWalking-v1", "Taxi-v4", "FrozenLake-v1"])
+def test_gymnasiums_envs_with_other_spaces_pass_the_checker(name: str) -> None:
+    assert check_env(name, ticks=40).steps == 40

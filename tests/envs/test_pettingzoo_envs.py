@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
-from pettingzoo import ParallelEnv
+from pettingzoo import AECEnv, ParallelEnv
 
+import srl
+from srl.algorithms.ppo import PPO
+from srl.api.algorithm import Batch, Metrics
 from srl.api.env import Discrete, MultiDiscrete, new_block, renew
 from srl.core.errors import UserError
 from srl.core.seeds import Seeds
@@ -296,11 +300,100 @@ def test_teams_that_cannot_be_are_refused(teams: Any, message: str) -> None:
         PettingZooEnv(1, Seeds(0), id=Relay, teams=teams)
 
 
-def test_an_env_by_turns_is_refused_with_the_fix() -> None:
+def test_an_env_by_turns_that_can_be_parallel_is() -> None:
     from mpe2 import simple_tag_v3
 
-    with pytest.raises(UserError, match="its parallel_env"):
-        PettingZooEnv(1, Seeds(0), id=simple_tag_v3.env)
+    one, two = (PettingZooEnv(2, Seeds(0), id=make, state=False) for make in (simple_tag_v3.env, simple_tag_v3.parallel_env))
+    assert one.spec == two.spec
+    rows = []
+    for env in (one, two):
+        block, noise = new_block(env.spec, 2), np.random.default_rng(0)
+        env.reset(block)
+        for _ in range(5):
+            actions = {team: noise.integers(0, 5, (2, len(spec.agents))) for team, spec in env.spec.teams.items()}
+            renew(block)
+            env.step(actions, block)
+            rows.append(np.concatenate([part.obs.ravel() for part in block.teams.values()]))
+    np.testing.assert_allclose(rows[:5], rows[5:], atol=1e-6)
+
+
+class Count(AECEnv):  # type: ignore[misc]
+    """Two agents say numbers in turn, without masks; who says the fifth one wins."""
+
+    metadata = {"name": "count", "render_modes": []}
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.possible_agents, self.render_mode = ["player_0", "player_1"], render_mode
+        self.said: list[tuple[str, int]] = []
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(0, 9, (2,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(4)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.agents, self.number, self.agent_selection = list(self.possible_agents), 0, "player_0"
+        self.rewards = self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations, self.truncations = (dict.fromkeys(self.agents, False) for _ in range(2))
+        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
+
+    def observe(self, agent: str) -> Any:
+        return np.array([self.number, agent == self.agent_selection], np.float32)
+
+    def step(self, action: Any) -> None:
+        mover = self.agent_selection
+        if self.terminations[mover]:
+            self._was_dead_step(action)
+            return
+        self.said.append((mover, int(action)))
+        self.number += 1
+        self.agent_selection = self.possible_agents[self.number % 2]
+        over = self.number == 5
+        self.rewards = {agent: float(over) * (1 if agent == mover else -1) for agent in self.agents}
+        self.terminations = dict.fromkeys(self.agents, over)
+
+
+@pytest.mark.parametrize("component", [{"use": "pettingzoo", "id": "pettingzoo.classic.tictactoe_v3"}, {"use": Count}])
+def test_an_env_by_turns_is_a_move_of_one_agent_in_each_step(component: Any) -> None:
+    env = make_env(component, 3, Seeds(0))
+    (team,) = env.spec.teams.values()
+    assert team.mask and len(team.agents) == 2
+    block, noise = new_block(env.spec, 3), np.random.default_rng(0)
+    env.reset(block)
+    wins, fresh = 0, np.ones(3, bool)
+    for tick in range(60):
+        (part,) = block.teams.values()
+        movers = part.mask.any(-1)  # type: ignore[union-attr]
+        assert part.active.all() or (~fresh).any()
+        over = fresh & False if tick == 0 else (part.terminated | part.truncated).any(1)
+        assert (movers.sum(1)[~over] == 1).all(), "one of them may move"
+        actions = (part.mask * noise.random(part.mask.shape)).argmax(-1)  # type: ignore[operator, union-attr]
+        renew(block)
+        env.step({next(iter(env.spec.teams)): actions}, block)
+        ended = part.terminated.any(1)
+        assert (part.terminated.all(1) == ended).all() and (part.reward.sum(1) == 0).all()
+        assert (part.reward[~ended] == 0).all()
+        wins += int((part.reward[ended] != 0).any(1).sum())
+    assert wins > 5
+    env.close()
+
+
+def test_rows_of_who_waits_do_not_train_the_policy(tmp_path: Path) -> None:
+    run = srl.launch(
+        env={"use": "pettingzoo", "id": "pettingzoo.classic.tictactoe_v3"}, algorithm={"use": f"{__name__}:Turns"},
+        policy={"hidden": [8]}, sampling={"envs": 4, "steps": 32}, stop={"updates": 3}, mode="inline", evaluation=None,
+        runs=tmp_path, quiet=True,
+    )  # fmt: skip
+    assert run.result is not None and run.result.exit_code == 0
+
+
+class Turns(PPO):
+    def update(self, batch: Batch) -> Metrics:
+        pairs = batch.choice.unflatten(1, (-1, 2)).sum(-1)
+        assert (pairs <= 1).all() and (pairs == 1).float().mean() > 0.5
+        return super().update(batch)
 
 
 @pytest.mark.parametrize(
