@@ -46,13 +46,13 @@ class Group:
         return np.array([returns[steps >= (1 - AT_THE_END) * steps[-1]].mean() for steps, returns in self.curves])
 
     def middle(self, grid: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The interquartile mean over the runs at these env steps; NaN where no run was."""
-        values = np.array([np.interp(grid, steps, returns, left=np.nan, right=np.nan) for steps, returns in self.curves])
-        found = np.full(len(grid), np.nan)
-        for at in np.flatnonzero((~np.isnan(values)).any(axis=0)):
-            here = values[:, at]
-            found[at] = interquartile_mean(here[~np.isnan(here)])
-        return found
+        """The interquartile mean over the runs at these env steps; NaN where one of them was not."""
+        values = self.returns(grid)
+        return np.where(np.isnan(values).any(axis=0), np.nan, interquartile_mean(values.T))
+
+    def returns(self, grid: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The returns of each run at these env steps `[runs, points]`; NaN where it was not."""
+        return np.array([np.interp(grid, steps, returns, left=np.nan, right=np.nan) for steps, returns in self.curves])
 
 
 @dataclass(slots=True)
@@ -141,9 +141,8 @@ def _bars(curve: NDArray[np.float64], low: float, high: float) -> str:
 
 
 def _figures(found: Comparison) -> str:
-    rows: list[tuple[str, ...]] = [
-        ("", "runs", "final return", "95 % interval", "evaluated", "env steps", "seconds", "better than A")
-    ]
+    head = ("", "runs", "final return", "95 % interval", "evaluated", "env steps", "seconds", "better than A")
+    rows: list[tuple[str, ...]] = [head]
     first = found.groups[0].final if found.groups else np.array([])
     for number, group in enumerate(found.groups):
         cells = ["", "", ""]
@@ -154,9 +153,8 @@ def _figures(found: Comparison) -> str:
         name = f"{_letter(number)} {group.label}" if len(found.groups) > 1 else group.label
         means = [figure(sum(values) / len(values)) if values else "" for values in (group.evaluated, group.env_steps, group.wall)]
         rows.append((name, str(len(group.runs)), cells[0], cells[1], *means, cells[2]))
-    if len(found.groups) < 2:
-        rows = [row[:-1] for row in rows]
-    return columns(rows, right=range(1, 8))
+    told = [at for at in range(len(head)) if any(row[at] for row in rows[1:])]  # no column without a figure
+    return columns([[row[at] for at in told] for row in rows], right=range(1, len(told)))
 
 
 def _notes(found: Comparison) -> str:

@@ -64,14 +64,12 @@ def write_png(found: Comparison, path: Path) -> None:
 
 
 def _band(group: Group, grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Value, low and high at each point `[3, points]`; NaN where no run was."""
-    values = np.array([np.interp(grid, steps, returns, left=np.nan, right=np.nan) for steps, returns in group.curves])
+    """Value, low and high at each point `[3, points]`; NaN where one of its runs was not."""
+    values = group.returns(grid)
     band = np.full((3, len(grid)), np.nan)
-    for at in range(len(grid)):
-        here = values[:, at][~np.isnan(values[:, at])]
-        if len(here):
-            found = interval([here], resamples=_RESAMPLES)
-            band[:, at] = found.value, found.low, found.high
+    for at in np.flatnonzero(~np.isnan(values).any(axis=0)):
+        found = interval([values[:, at]], resamples=_RESAMPLES)
+        band[:, at] = found.value, found.low, found.high
     return band
 
 

@@ -71,8 +71,8 @@ function banded(found) {
     const middle = [], low = [], high = [], colour = members[0].run.colour;
     for (const x of grid) {
       const values = members.filter(one => one.x[0] <= x && x <= one.x[one.x.length - 1]).map(one => between(one.x, one.y, x));
-      const ends = values.length > 1 ? bootstrap(values) : [null, null];
-      middle.push(values.length ? middleMean(values) : null); low.push(ends[0]); high.push(ends[1]);
+      const all = values.length === members.length, ends = all && values.length > 1 ? bootstrap(values) : [null, null];
+      middle.push(all ? middleMean(values) : null); low.push(ends[0]); high.push(ends[1]);
     }
     const at = data.length;
     data.push(middle, high, low);

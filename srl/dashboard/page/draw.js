@@ -26,7 +26,7 @@ function number(x) {
   if (size >= 1e9) return `${(x / 1e9).toPrecision(3)} G`;
   if (size >= 1e6) return `${(x / 1e6).toPrecision(3)} M`;
   if (size >= 1000 || (Number.isInteger(x) && size < 1e6)) return whole(x);
-  if (size !== 0 && size < 1e-3) return x.toExponential(1);
+  if (size !== 0 && size < 1e-3) return x.toExponential(1).replace(".0e", "e");
   return String(Number(x.toPrecision(3)));
 }
 function bytes(x) {

@@ -186,7 +186,7 @@ function drawBox(box, live, { dead, limit, starting }) {
   const says = dead.length ? `${dead.length === node.count ? "" : `${dead.length} of ${node.count} `}${dead[0].restart ? "died, starts again" : "died"}`
     : !row.kind || !most ? (starting ? "starting" : "no report yet")
     : most[0] === "busy" ? `${percent(row.busy)} busy` : `${most[0] === "credit" || most[0] === "free slot" ? "held back by" : "waits for"} ${most[0]} ${percent(most[1])}`;
-  const uses = row.kind ? (row.inside ? "in that process" : `${row.cpu.toFixed(2)} cores · ${bytes(row.rss || 0)}`) : "";
+  const uses = row.kind ? (row.inside ? `in the process of ${row.inside}` : `${row.cpu.toFixed(2)} cores · ${bytes(row.rss || 0)}`) : "";
   const again = row.restarts ? ` · ${row.restarts} restarted` : "";
   return s("g", { class: "node", "data-node": node.name },
     s("rect", { class: `box ${dead.length ? "bad" : limit ? "limit" : ""}`, x, y, width: wide, height: high, rx: 10 }),
@@ -206,7 +206,7 @@ function drawGraph(live, { dead, limit, running, upright }) {
   const high = size.high + 12, one = graph.mode === "inline";
   const tip = s("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" },
     s("path", { class: "tip", d: "M0,0.6 L8,4 L0,7.4 Z" }));
-  return s("svg", { class: "graph", viewBox: `0 0 ${size.wide + 12} ${high}`, role: "img", "aria-label": `graph of the run: ${graph.nodes.map(node => node.name).join(", ")}`,
+  return s("svg", { class: one ? "graph one" : "graph", viewBox: `0 0 ${size.wide + 12} ${high}`, role: "img", "aria-label": `graph of the run: ${graph.nodes.map(node => node.name).join(", ")}`,
     style: { maxWidth: `${Math.round((size.wide + 12) * 1.12)}px`, margin: "0 auto" } },
     s("defs", {}, tip),
     one ? s("g", {}, s("rect", { class: "frame", x: 6, y: 4, width: size.wide, height: high - 8, rx: 14 }), s("text", { class: "dim", x: 18, y: 20 }, "all in one process")) : null,

@@ -109,7 +109,8 @@ function drawCurves(why) {
   let tools = body.querySelector(".tools"), place = body.querySelector("#charts");
   if (!place) { place = h("div", { id: "charts" }); }
   const held = why === "filter" && tools;
-  const chips = several ? h("div", { class: "chips" }, curveRuns().map(run => h("button", { class: run.id === app.current ? "here" : "", onclick: () => focus(run.id) }, h("i", { class: "swatch", style: { background: run.colour } }), run.label))) : null;
+  const grouped = view.bands && several ? [...new Map(runs.slice().reverse().map(run => [run.group, run])).values()].reverse() : null;
+  const chips = grouped ? h("div", { class: "chips" }, grouped.map(run => h("button", { onclick: () => focus(run.id) }, h("i", { class: "swatch", style: { background: run.colour } }), `${run.group} (${runs.filter(one => one.group === run.group).length} runs)`))) : several ? h("div", { class: "chips" }, curveRuns().map(run => h("button", { class: run.id === app.current ? "here" : "", onclick: () => focus(run.id) }, h("i", { class: "swatch", style: { background: run.colour } }), run.label))) : null;
   if (!held) tools = curveTools(drawCurves, several);
   if (!held) put(body, chips, tools, place);
   const thinned = Math.max(...runs.map(run => run.curves.thinned || 1));

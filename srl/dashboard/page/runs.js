@@ -21,8 +21,10 @@ function drawRuns(place, app, { choose, focus }) {
       h("td", {}, h("span", { class: `state ${kind === "good" ? "" : kind}` }, state)), shown.map(key => h("td", { class: "num" }, valueText(run.settings[key]))),
       h("td", { class: "num" }, run.env_steps === undefined ? "" : whole(run.env_steps)), h("td", { class: "num" }, number(run.mean_return)), h("td", { class: "num" }, clock(run.seconds)));
   });
-  put(place, parallel(app, focus), h("div", { class: "card scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}), head("created", "run"), head("state", "state"), shown.map(key => head(key, key, true)), head("env_steps", "env steps", true), head("mean_return", "return", true), head("seconds", "time", true))), h("tbody", {}, rows)),
+  const held = place.querySelector(".many"), top = held ? held.scrollTop : 0;
+  put(place, parallel(app, focus), h("div", { class: "card scroll many" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}), head("created", "run"), head("state", "state"), shown.map(key => head(key, key, true)), head("env_steps", "env steps", true), head("mean_return", "return", true), head("seconds", "time", true))), h("tbody", {}, rows)),
     sorted.length > 200 ? h("p", { class: "quiet" }, `200 of ${sorted.length} runs`) : null));
+  place.querySelector(".many").scrollTop = top;
 }
 
 // One axis for each setting in which the runs differ, the last one for the return; one line for each run.
@@ -43,7 +45,9 @@ function parallel(app, focus) {
   });
   const results = runs.map(run => run.mean_return), least = Math.min(...results), most = Math.max(...results);
   const colour = run => { const part = most === least ? 1 : (run.mean_return - least) / (most - least); return `color-mix(in oklab, var(--good) ${Math.round(100 * part)}%, var(--slabs))`; };
-  const curve = run => axes.map((axis, i) => { const y = axis.y(run).toFixed(1); if (!i) return `M${axis.x},${y}`; const middle = (axes[i - 1].x + axis.x) / 2; return `C${middle},${axes[i - 1].y(run).toFixed(1)} ${middle},${y} ${axis.x},${y}`; }).join(" ");
+  const aside = new Map(runs.map((run, i) => [run, (i / Math.max(1, runs.length - 1) - .5) * 14])); // runs with equal settings stand side by side
+  const height = (axis, run) => (axis.y(run) + (axis.key === "return" ? 0 : aside.get(run))).toFixed(1);
+  const curve = run => axes.map((axis, i) => { const y = height(axis, run); if (!i) return `M${axis.x},${y}`; const middle = (axes[i - 1].x + axis.x) / 2; return `C${middle},${height(axes[i - 1], run)} ${middle},${y} ${axis.x},${y}`; }).join(" ");
   const picture = s("svg", { class: "parallel", viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": "settings and return of every run" },
     axes.map(axis => [s("line", { class: "axis", x1: axis.x, x2: axis.x, y1: top, y2: foot }), s("text", { x: axis.x, y: 16, "text-anchor": "middle", "font-weight": 650 }, axis.title)]),
     runs.slice().sort((a, b) => a.mean_return - b.mean_return).map(run => s("path", { d: curve(run), stroke: colour(run), class: run.id === app.current ? "here" : "", "data-run": run.id, onclick: () => focus(run.id) }, s("title", {}, `${run.folder}\n${keys.map(key => `${key} ${valueText(run.settings[key])}`).join("\n")}\nreturn ${number(run.mean_return)}`))),

@@ -1,0 +1,188 @@
+"""What the dashboard costs a run, and how fast its page opens.
+
+    python benchmarks/dashboard.py cost [--seconds 20] [--rounds 5] [experiment=cartpole] [key=value ...]
+    python benchmarks/dashboard.py open [--runs 10] [--lines 100000]
+
+`cost` runs the same experiment without the dashboard, with it and no page open, with one and with five pages that take all news,
+in turn, in one process and in several. It prints medians of env steps a second, and the processor time of an env step.
+The pages are read here, not drawn: what a browser needs to draw is not a cost of the run, unless it is on the same machine.
+First comes what serving alone takes, from a process of its own: that figure holds on a machine with other work too.
+`open` makes runs with so many lines in metrics.jsonl and opens the page of all in a headless Chromium, until curves are drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from srl.dashboard.runs import Runs
+from srl.dashboard.server import Dashboard
+from srl.store.lines import read_numbers
+from srl.store.run_folder import RunFolder
+
+CASES = {"off": None, "no page": 0, "one page": 1, "five pages": 5}
+MODES = {"inline": ["mode=inline"], "processes": ["layout=impala"]}
+
+
+def measure(words: list[str], pages: int | None, seconds: float) -> tuple[float, float]:
+    """Env steps a second, and microseconds of processor time for each env step, without start and end."""
+    with tempfile.TemporaryDirectory() as runs:
+        own = [
+            *words,
+            "evaluation=null",
+            f"stop={{seconds: {seconds}}}",
+            "checkpoint.every=0",
+            f"dashboard={pages is not None}".lower(),
+        ]
+        command = [sys.executable, "-m", "srl.launch", *own, "--quiet", "--runs", runs]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        over = threading.Event()
+        readers = [threading.Thread(target=read, args=(Path(runs), over), daemon=True) for _ in range(pages or 0)]
+        for reader in readers:
+            reader.start()
+        _, code, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(code)
+        over.set()
+        (run,) = RunFolder.below(Path(runs))
+        assert run.metrics.is_file(), "the run reported nothing: more --seconds"
+        rows = [row for row in read_numbers(run.metrics) if row.get("total/env_steps")]
+        first, last = rows[len(rows) // 5], rows[-1]
+        steps = float(last["total/env_steps"] or 0)
+        rate = (steps - float(first["total/env_steps"] or 0)) / (float(last["wall"] or 0) - float(first["wall"] or 0))
+        return rate, 1e6 * (usage.ru_utime + usage.ru_stime) / steps
+
+
+def serving(words: list[str], seconds: float) -> None:
+    """Processor time of serving the pages of a run, in a process of its own: right on a busy machine too."""
+    with tempfile.TemporaryDirectory() as runs:
+        command = [sys.executable, "-m", "srl.launch", *words, "evaluation=null", "stop=null", "--quiet", "--runs", runs]
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            while not any(one.metrics.is_file() and one.metrics.stat().st_size for one in RunFolder.below(Path(runs))):
+                time.sleep(0.1)
+            for pages in (0, 1, 5):
+                board = subprocess.Popen([sys.executable, "-m", "srl", "dashboard", runs], stdout=subprocess.PIPE, text=True)
+                try:
+                    assert board.stdout is not None
+                    address = next(word for word in board.stdout.readline().split() if word.startswith("http"))
+                    readers = [threading.Thread(target=follow, args=(address, Path(runs)), daemon=True) for _ in range(pages)]
+                    for reader in readers:
+                        reader.start()
+                    time.sleep(5.0)  # the pages are open
+                    before, start = processor_time(board.pid), time.monotonic()
+                    time.sleep(seconds)
+                    share = (processor_time(board.pid) - before) / (time.monotonic() - start)
+                    print(f"serving {pages} pages: {100 * share:.2f} % of a core", flush=True)
+                finally:
+                    board.kill()
+                    board.wait()
+        finally:
+            run.send_signal(signal.SIGINT)
+            run.wait()
+
+
+def processor_time(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def read(runs: Path, over: threading.Event) -> None:
+    """A page of the run's own dashboard, once there is one."""
+    while not over.wait(0.1):
+        for run in RunFolder.below(runs):
+            if address := run.read_status().get("dashboard"):
+                follow(address, run.path)
+                return
+
+
+def follow(address: str, root: Path) -> None:
+    """A page: everything once, then the news."""
+    name = urllib.parse.quote(next(iter(Runs([root]).all())))
+    try:
+        for part in ("", "runs", f"run?id={name}", f"curves?id={name}"):
+            with urllib.request.urlopen(address + part, timeout=30) as answer:
+                found = answer.read()
+        seen = urllib.parse.quote(f"{urllib.parse.unquote(name)}@{json.loads(found)['end']}")
+        with urllib.request.urlopen(f"{address}news?id={name}&seen={seen}", timeout=30) as stream:
+            while stream.readline():
+                pass
+    except OSError:
+        return
+
+
+def cost(words: list[str], seconds: float, rounds: int) -> None:
+    serving([*words, *MODES["processes"]], seconds)
+    for mode, layout in MODES.items():
+        found: dict[str, list[tuple[float, float]]] = {case: [] for case in CASES}
+        for number in range(rounds):
+            for case in list(CASES) if number % 2 == 0 else list(reversed(CASES)):
+                found[case].append(measure([*words, *layout], CASES[case], seconds))
+        base = [statistics.median(column) for column in zip(*found["off"], strict=True)]
+        for case, rows in found.items():
+            rate, processor = (statistics.median(column) for column in zip(*rows, strict=True))
+            print(
+                f"{mode:<10} {case:<11} {rate:>9,.0f} env steps/s ({100 * (rate / base[0] - 1):+5.1f} %)"
+                f"  {processor:>8.2f} us of processor time a step ({100 * (processor / base[1] - 1):+5.1f} %)",
+                flush=True,
+            )
+
+
+def opening(number: int, lines: int) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.dashboard.browser import Browser
+
+    with tempfile.TemporaryDirectory() as made:
+        root = Path(made) / "runs" / "game_sweep" / "20260101-120000"
+        file = Path(made) / "metrics.jsonl"
+        names = [f"train/{name}" for name in "abcdefghijklmnop"] + [f"busy/{name}" for name in "abcdefgh"] + ["episode/return"]
+        with file.open("w") as out:
+            for at in range(lines):
+                row = {"time": 1e9 + at, "wall": float(at), "env_steps": 1000 * at, "update": at, "rate/env": 1e4}
+                out.write(json.dumps(row | dict.fromkeys(names, at * 7919 % 1000 / 1000 + at / lines)) + "\n")
+        for seed in range(number):
+            run = RunFolder.create(root, "game", seed, run_id=f"s{seed}")
+            os.link(file, run.metrics)
+            run.write_text("settings.json", json.dumps({"seed": [seed, "command line"]}))
+        print(f"{number} runs with {lines:,} lines, {file.stat().st_size / 1e6:,.0f} MB each")
+        board = Dashboard([root])
+        try:
+            with Browser(Path(made) / "browser", high=1400) as browser:
+                for _ in range(3):
+                    start = time.perf_counter()
+                    browser.open(board.address)
+                    browser.until("document.body.dataset.ready")
+                    browser.press("4")  # to the curves
+                    browser.until("document.querySelectorAll('.chart canvas').length > 2")
+                    print(f"open after {time.perf_counter() - start:.2f} s")
+        finally:
+            board.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="what the dashboard costs, and how fast its page opens")
+    parser.add_argument("what", choices=("cost", "open"))
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--lines", type=int, default=100_000)
+    given = parser.parse_args()
+    if given.what == "cost":
+        cost(given.words or ["experiment=cartpole"], given.seconds, given.rounds)
+    else:
+        opening(given.runs, given.lines)
+
+
+if __name__ == "__main__":
+    main()
