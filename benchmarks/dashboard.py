@@ -32,6 +32,7 @@ from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 
 CASES = {"off": None, "no page": 0, "one page": 1, "five pages": 5}
+ENDLESS = ["stop.env_steps=1_000_000_000", "stop.return=null"]
 MODES = {"inline": ["mode=inline"], "processes": ["layout=impala"]}
 
 
@@ -66,7 +67,17 @@ def measure(words: list[str], pages: int | None, seconds: float) -> tuple[float,
 def serving(words: list[str], seconds: float) -> None:
     """Processor time of serving the pages of a run, in a process of its own: right on a busy machine too."""
     with tempfile.TemporaryDirectory() as runs:
-        command = [sys.executable, "-m", "srl.launch", *words, "evaluation=null", "stop=null", "--quiet", "--runs", runs]
+        command = [
+            sys.executable,
+            "-m",
+            "srl.launch",
+            *words,
+            "evaluation=null",
+            "stop={env_steps: 1_000_000_000}",
+            "--quiet",
+            "--runs",
+            runs,
+        ]
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             while not any(one.metrics.is_file() and one.metrics.stat().st_size for one in RunFolder.below(Path(runs))):

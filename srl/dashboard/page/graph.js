@@ -42,7 +42,7 @@ function layer(frames, arrows) {
 function place(frames, arrows, upright) {
   for (const frame of frames) {
     const asked = arrows.some(arrow => arrow.source === frame && arrow.target === frame && arrow.from !== arrow.to);
-    frame.pad = frame.nodes.length > 1 ? 12 : 0;
+    frame.pad = frame.nodes.length > 2 ? 24 : frame.nodes.length > 1 ? 12 : 0;
     let y = frame.pad;
     frame.boxes = frame.nodes.map((node, index) => {
       if (index) y += asked ? BOX.asked : BOX.gap;
@@ -95,13 +95,18 @@ function route(frames, arrows, size, upright) {
       && (from.y < to.y ? from === arrow.source.boxes.at(-1) && to === arrow.target.boxes[0] : false)
       : arrow.target.row === arrow.source.row + 1;
     const below = !inFrame && !upright && arrow.source.row === arrow.target.row;
-    if (inFrame || below || (upright && near)) {
-      const shift = (port(arrow.from, "down") - (inFrame ? 0 : port(arrow.to, "down") * 0)) * 40;
+    if (inFrame && Math.abs(arrow.source.boxes.indexOf(from) - arrow.source.boxes.indexOf(to)) > 1) { // past the boxes between
+      const y1 = from.y + from.high - 30, y2 = to.y + 30, x = from.x + from.wide + 13;
+      arrow.path = `M${from.x + from.wide},${y1} H${x} V${y2} H${to.x + to.wide}`;
+      arrow.label = null;
+    } else if (inFrame || below || (upright && near)) {
+      const shift = port(arrow.from, "down") * 40;
       const [top, bottom] = from.y < to.y ? [from, to] : [to, from];
       const x = top.x + top.wide / 2 - 34 + shift;
       const [y1, y2] = from.y < to.y ? [top.y + top.high, bottom.y] : [bottom.y, top.y + top.high];
       arrow.path = `M${x},${y1} L${x},${y2}`;
       arrow.label = { x: x + 10, y: (y1 + y2) / 2, align: "start", rows: 2, bare: inFrame };
+      if (y2 - y1 > 90) arrow.label = null; // a box is between
     } else if (near) {
       const y1 = from.y + 26 + 22 * port(arrow.from, "right"), y2 = to.y + 26 + 22 * port(arrow.to, "left");
       const x1 = from.x + from.wide, x2 = to.x, middle = (x1 + x2) / 2;
@@ -131,6 +136,12 @@ function route(frames, arrows, size, upright) {
       }
     });
   }
+  const crowd = arrows.filter(arrow => arrow.label && arrow.label.rows === 4).sort((a, b) => a.label.x - b.label.x || a.label.y - b.label.y);
+  if (crowd.length > 3) crowd.forEach((arrow, index) => { // no room for three lines each: one line, and none over another
+    arrow.label.rows = 2;
+    const above = crowd[index - 1];
+    if (above && above.label.x === arrow.label.x) arrow.label.y = Math.max(arrow.label.y, above.label.y + 52);
+  });
   if (lanes.size && upright) size.wide += 12 + 26 * lanes.size;
   if (lanes.size && !upright) size.high += 6 + BOX.lane * lanes.size;
 }
@@ -190,7 +201,7 @@ function drawBox(box, live, { dead, limit, starting }) {
   const again = row.restarts ? ` · ${row.restarts} restarted` : "";
   return s("g", { class: "node", "data-node": node.name },
     s("rect", { class: `box ${dead.length ? "bad" : limit ? "limit" : ""}`, x, y, width: wide, height: high, rx: 10 }),
-    s("text", { class: "name", x: x + 12, y: y + 22 }, node.count > 1 ? `${node.name} × ${node.count}` : node.name),
+    s("text", { class: "name", x: x + 12, y: y + 22 }, s("title", {}, node.name), node.name.length > 22 ? `${node.name.slice(0, 21)}…` : node.name, node.count > 1 ? ` × ${node.count}` : ""),
     s("text", { class: "dim", x: x + 12, y: y + 38 }, ROLES[node.worker] || node.worker.split(":").at(-1), limit && !dead.length ? s("tspan", { fill: "var(--warn)", "font-weight": 650 }, "  the limit") : null),
     s("rect", { class: "gauge", x: x + 12, y: y + 46, width: inner, height: 11, rx: 3 }), segments,
     s("text", { class: dead.length ? "lost" : "", x: x + 12, y: y + 76 }, says),
@@ -203,6 +214,7 @@ function drawGraph(live, { dead, limit, running, upright }) {
   layer(frames, arrows);
   const size = place(frames, arrows, upright);
   route(frames, arrows, size, upright);
+  const drawn = arrows.map(arrow => drawArrow(arrow, live, running)); // no line crosses words
   const high = size.high + 12, one = graph.mode === "inline";
   const tip = s("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" },
     s("path", { class: "tip", d: "M0,0.6 L8,4 L0,7.4 Z" }));
@@ -214,8 +226,8 @@ function drawGraph(live, { dead, limit, running, upright }) {
       s("rect", { class: "frame", x: frame.x, y: frame.y, width: frame.wide, height: frame.high, rx: 14 }),
       s("text", { class: "dim", x: frame.x + frame.wide / 2, y: frame.y + frame.high - 10, "text-anchor": "middle" },
         frame.nodes[0].count > 1 ? `together in each of ${frame.nodes[0].count} processes` : "together in one process"))),
-    arrows.map(arrow => drawArrow(arrow, live, running)),
-    frames.flatMap(frame => frame.boxes.map(box => drawBox(box, live, { dead: dead.filter(one => one.node === box.node.name), limit: limit === box.node.worker || limit === box.node.name, starting: running }))));
+    drawn.map(([path]) => path),
+    frames.flatMap(frame => frame.boxes.map(box => drawBox(box, live, { dead: dead.filter(one => one.node === box.node.name), limit: limit === box.node.worker || limit === box.node.name, starting: running }))), drawn.map(([, label]) => label || null));
 }
 
 function streamTable(live) {

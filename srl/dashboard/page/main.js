@@ -21,13 +21,15 @@ async function load(id) {
 const describe = (count, noun) => count ? counted(count, noun) : null;
 function purpose(detail) {
   const env = settingOf(detail, "env.id") || settingOf(detail, "env.use") || settingOf(detail, "env") || "an environment";
-  const use = settingOf(detail, "algorithm.use") || settingOf(detail, "algorithm");
+  const named = detail.settings.map(([key, value]) => [/^policies\.(.+?)\.algorithm(?:\.use)?$/.exec(key), value]).filter(([found, value]) => found && typeof value === "string");
+  const use = named.length ? named[0][1] : settingOf(detail, "algorithm.use") || settingOf(detail, "algorithm");
+  const learners = named.length > 1 ? ` trains ${named.length} policies (${named.map(([found]) => found[1]).join(", ")}) to act in ` : " trains a policy to act in ";
   const nodes = (detail.live.graph || { nodes: [] }).nodes;
   const count = role => nodes.filter(node => node.worker === role).reduce((sum, node) => sum + node.count, 0);
   const envs = settingOf(detail, "sampling.envs"), stop = ["env_steps", "updates", "seconds", "return"].map(key => [key, settingOf(detail, `stop.${key}`)]).filter(([, value]) => value);
   const parts = [describe(count("actor"), "actor"), describe(count("policy"), "policy worker"), describe(count("replay"), "replay"), describe(count("trainer"), "trainer"), describe(count("evaluator"), "evaluator")].filter(Boolean);
   const goals = { env_steps: x => `after ${whole(x)} env steps`, updates: x => `after ${whole(x)} updates`, seconds: x => `after ${clock(x)}`, return: x => `at a mean return of ${number(x)}` };
-  return [h("p", { class: "says" }, use ? h("b", {}, String(use).split(":").at(-1).toUpperCase()) : "A policy", use ? " trains a policy to act in " : " acts in ", h("b", {}, String(env).split(":").at(-1)), "."),
+  return [h("p", { class: "says" }, use ? h("b", {}, String(use).split(":").at(-1).toUpperCase()) : "A policy", use ? learners : " acts in ", h("b", {}, String(env).split(":").at(-1)), "."),
     h("p", {}, envs ? `${counted(envs, "copy").replace("copys", "copies")} of it are played side by side. ` : "", parts.length ? `At work: ${parts.join(", ")}.` : ""),
     stop.length ? h("p", { class: "quiet" }, `It ends ${stop.map(([key, value]) => goals[key](value)).join(" or ")}.`) : null];
 }

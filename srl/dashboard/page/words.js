@@ -22,9 +22,9 @@ const ROLES = {
   policy: "chooses the actions",
   trainer: "learns from experience",
   evaluator: "tests the policy",
-  replay: "keeps experience to learn from again",
+  replay: "keeps experience",
   buffer: "collects experience",
-  league: "picks past versions as opponents",
+  league: "picks past opponents",
   viewer: "shows the policy at play",
 };
 
