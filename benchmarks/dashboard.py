@@ -24,6 +24,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 from srl.dashboard.runs import Runs
@@ -33,6 +34,8 @@ from srl.store.run_folder import RunFolder
 
 CASES = {"off": None, "no page": 0, "one page": 1, "five pages": 5}
 ENDLESS = ["stop.env_steps=1_000_000_000", "stop.return=null"]
+news: Counter[str] = Counter()
+"""Messages that pages got, by address."""
 MODES = {"inline": ["mode=inline"], "processes": ["layout=impala"]}
 
 
@@ -42,7 +45,8 @@ def measure(words: list[str], pages: int | None, seconds: float) -> tuple[float,
         own = [
             *words,
             "evaluation=null",
-            f"stop={{seconds: {seconds}}}",
+            *ENDLESS,
+            f"stop.seconds={seconds}",
             "checkpoint.every=0",
             f"dashboard={pages is not None}".lower(),
         ]
@@ -67,17 +71,8 @@ def measure(words: list[str], pages: int | None, seconds: float) -> tuple[float,
 def serving(words: list[str], seconds: float) -> None:
     """Processor time of serving the pages of a run, in a process of its own: right on a busy machine too."""
     with tempfile.TemporaryDirectory() as runs:
-        command = [
-            sys.executable,
-            "-m",
-            "srl.launch",
-            *words,
-            "evaluation=null",
-            "stop={env_steps: 1_000_000_000}",
-            "--quiet",
-            "--runs",
-            runs,
-        ]
+        endless = [*words, "evaluation=null", *ENDLESS, "--quiet", "--runs", runs]
+        command = [sys.executable, "-m", "srl.launch", *endless]
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             while not any(one.metrics.is_file() and one.metrics.stat().st_size for one in RunFolder.below(Path(runs))):
@@ -91,10 +86,12 @@ def serving(words: list[str], seconds: float) -> None:
                     for reader in readers:
                         reader.start()
                     time.sleep(5.0)  # the pages are open
-                    before, start = processor_time(board.pid), time.monotonic()
+                    before, start, told = processor_time(board.pid), time.monotonic(), news[address]
                     time.sleep(seconds)
-                    share = (processor_time(board.pid) - before) / (time.monotonic() - start)
-                    print(f"serving {pages} pages: {100 * share:.2f} % of a core", flush=True)
+                    passed = time.monotonic() - start
+                    share = (processor_time(board.pid) - before) / passed
+                    told = news[address] - told
+                    print(f"serving {pages} pages: {100 * share:.2f} % of a core, {told / passed:.1f} messages/s", flush=True)
                 finally:
                     board.kill()
                     board.wait()
@@ -104,8 +101,8 @@ def serving(words: list[str], seconds: float) -> None:
 
 
 def processor_time(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Seconds, from the clock of that process: the ticks in /proc miss what is short."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def read(runs: Path, over: threading.Event) -> None:
@@ -126,8 +123,8 @@ def follow(address: str, root: Path) -> None:
                 found = answer.read()
         seen = urllib.parse.quote(f"{urllib.parse.unquote(name)}@{json.loads(found)['end']}")
         with urllib.request.urlopen(f"{address}news?id={name}&seen={seen}", timeout=30) as stream:
-            while stream.readline():
-                pass
+            while line := stream.readline():
+                news.update([address] if line.startswith(b"data") else [])
     except OSError:
         return
 
