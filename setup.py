@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-SHARE = "share/srl/experiments"
+SHARE = "share/srl"
 
 EXTRAS = {
     "mujoco": ["mujoco-core>=4.0.1", "imageio>=2.34", "glfw", "PyOpenGL"],
@@ -38,12 +38,12 @@ DEV = [
 DOCS = ["mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"]
 
 
-def experiments() -> list[tuple[str, list[str]]]:
-    """Experiment files by folder: an installed wheel finds them under `sys.prefix`."""
+def shared() -> list[tuple[str, list[str]]]:
+    """Experiments, and the examples that they name, by folder: an installed wheel finds them under `sys.prefix`."""
     folders: dict[str, list[str]] = {}
-    for file in sorted((HERE / "experiments").rglob("*.yaml")):
-        place = file.relative_to(HERE / "experiments").parent
-        folders.setdefault(str(Path(SHARE) / place), []).append(str(file.relative_to(HERE)))
+    for file in sorted([*(HERE / "experiments").rglob("*.yaml"), *(HERE / "docs" / "examples").glob("*.*")]):
+        path = file.relative_to(HERE)
+        folders.setdefault(str(Path(SHARE) / path.parent), []).append(str(path))
     return list(folders.items())
 
 
@@ -57,7 +57,7 @@ setup(
     package_dir={"": "."},  # editable installs are then a plain path, which type checkers follow
     packages=find_packages(include=["srl", "srl.*"]),
     package_data={"srl": ["py.typed", "**/*.html", "**/*.yaml", "**/*.json", "**/*.xml", "dashboard/page/*"]},
-    data_files=experiments(),
+    data_files=shared(),
     install_requires=[
         "torch>=2.6",
         "numpy>=1.26",

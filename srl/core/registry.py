@@ -255,11 +255,12 @@ def import_module(name: str, what: str = "") -> types.ModuleType:
     """A module by name, or a file ending in `.py` by path (which is run once per process)."""
     what = what or f"'{name}'"
     is_file = name.endswith(".py")
-    if is_file and not _is_file(name):
+    file = _file(name) if is_file else None
+    if is_file and file is None:
         raise NotImportable(f"cannot import {what}: no such file", ("from", str(Path.cwd() / name)))
     _importing.append(name)
     try:
-        return _import_file(Path(name).expanduser().resolve()) if is_file else _import_dotted(name)
+        return _import_file(file) if file is not None else _import_dotted(name)
     except UserError:
         raise
     except Exception as problem:
@@ -268,11 +269,15 @@ def import_module(name: str, what: str = "") -> types.ModuleType:
         _importing.pop()
 
 
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).expanduser().is_file()
-    except (OSError, ValueError, RuntimeError):
-        return False
+def _file(name: str) -> Path | None:
+    """The file of this path: from here, or of the examples that are installed with the package."""
+    for folder in (Path(), Path(sys.prefix) / "share" / "srl"):
+        try:
+            if (path := folder / Path(name).expanduser()).is_file():
+                return path.resolve()
+        except (OSError, ValueError, RuntimeError):
+            return None
+    return None
 
 
 def refuse_while_importing() -> None:
