@@ -49,6 +49,8 @@ _LEAVE = 25.0
 """Seconds that a host has to leave after it was told to end. Schedulers kill after 30 or more."""
 _LOOK_EVERY = 1.0
 """Seconds between two looks for new files."""
+_READ_EVERY = 1.0
+"""Seconds between two looks into the join file while there is no controller."""
 _WINDOW = 32
 """Pieces of files on the way to the controller."""
 
@@ -56,7 +58,11 @@ _WINDOW = 32
 class Supervisor:
     """One host's processes, and the call to the controller."""
 
-    def __init__(self, join: Join, host: int, *, lease: float = OWN_LEASE, patience: float = PATIENCE) -> None:
+    def __init__(self, join: Join, host: int, *, lease: float = OWN_LEASE, patience: float = PATIENCE, file: str = "-") -> None:
+        """`file`: where the join line came from. Another controller of the run writes its own there."""
+        self._join, self._file = join, file
+        self.successor: Join | None = None
+        """Of the controller that has taken the place of the one that is gone."""
         self._backend = ProcessBackend()
         self._lease, self._patience = lease, patience
         name, _, port = join.address.rpartition(":")
@@ -81,7 +87,7 @@ class Supervisor:
 
         When the descriptor `lifeline` closes, everything ends at once (ssh closes it when the connection is cut).
         """
-        due = look = now = 0.0
+        due = look = read = now = 0.0
         end = math.inf
         leaving = left = told = False
         watched = [
@@ -128,6 +134,11 @@ class Supervisor:
                 self._send_reports(reports)
             if self._attachment.refused or (self._told and (now > end or not self._attachment.is_open)):
                 return PREEMPTED
+            if not self._attachment.is_open and now >= read:
+                read = now + _READ_EVERY
+                if (found := _found(self._file)) not in (None, self._join):
+                    self.successor = found
+                    return PREEMPTED
             if not self._attachment.is_open and not self._within_patience(now - self._attachment.since):
                 return PREEMPTED
             if self._stopping and now > self._stopping:
@@ -233,6 +244,14 @@ def loading_from(graph: Graph, folder: Path) -> Graph:
     return replace(graph, policies={**graph.policies, **sent}) if sent else graph
 
 
+def _found(name: str) -> Join | None:
+    """What is in the join file now."""
+    try:
+        return Join.read_file(Path(name)) if name != "-" else None
+    except (OSError, UserError):
+        return None
+
+
 def _join(name: str) -> Join:
     if name == "-":
         return Join.read(sys.stdin)
@@ -258,16 +277,21 @@ def main() -> int:
         join.check_version()
         if given.lifeline or given.join != "-":  # a launcher that runs has a controller
             check_reach(join.address, given.wait)
-        supervisor = Supervisor(join, given.host, lease=given.lease, patience=given.patience)
+        while True:
+            supervisor = Supervisor(join, given.host, lease=given.lease, patience=given.patience, file=given.join)
+            for number in (signal.SIGTERM, signal.SIGUSR1):
+                signal.signal(number, supervisor.tell)
+            try:
+                code = supervisor.run(sys.stdin.fileno() if given.lifeline else None)
+            finally:
+                supervisor.close()
+            if supervisor.successor is None:
+                return code
+            join = supervisor.successor
+            join.check_version()
     except SrlError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, supervisor.tell)
-    try:
-        return supervisor.run(sys.stdin.fileno() if given.lifeline else None)
-    finally:
-        supervisor.close()
 
 
 if __name__ == "__main__":

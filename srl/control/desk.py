@@ -105,7 +105,7 @@ def write_top(folder: Path, graph: Graph, totals: Totals, members: Members, repo
 
 def forget(folder: Path) -> None:
     """Delete what only a run that is under way has."""
-    for name in (TOP, STOP):
+    for name in (TOP, STOP, CONTROL):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -84,9 +84,15 @@ class Slurm(Launcher):
     def start(self, join: Join, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(mode=0o700, exist_ok=True)
-        script = folder / "job.sh"
-        script.write_text(self.render()["job.sh"])
+        script, text = folder / "job.sh", self.render()["job.sh"]
+        same = script.is_file() and script.read_text() == text
+        script.write_text(text)
         join.write(self._join_file)
+        if (earlier := self._earlier()) and same:  # its controller is gone: the supervisors read the new join file
+            self.job = earlier
+            return
+        if earlier:
+            _ask("scancel", earlier)
         done = _ask("sbatch", "--parsable", f"--chdir={folder}", str(script))
         if done.returncode:
             raise UserError(
@@ -97,6 +103,7 @@ class Slurm(Launcher):
                 code="E08",
             )
         self.job = done.stdout.strip().partition(";")[0]
+        self._job_file.write_text(f"{self.job}\n")
 
     def poll(self) -> list[Gone]:
         now = time.monotonic()
@@ -122,6 +129,19 @@ class Slurm(Launcher):
         self.job = ""
         if self._folder != Path():
             self._join_file.unlink(missing_ok=True)
+            self._job_file.unlink(missing_ok=True)
+
+    def _earlier(self) -> str:
+        """The job of a controller that was killed, if it is still there."""
+        if not self._job_file.is_file():
+            return ""
+        job = self._job_file.read_text().strip()
+        states = _ask("squeue", "--noheader", f"--jobs={job}", "--format=%T").stdout.split()
+        return job if states and all(state in ("PENDING", "CONFIGURING", "RUNNING") for state in states) else ""
+
+    @property
+    def _job_file(self) -> Path:
+        return self._folder / "job"
 
     @property
     def _join_file(self) -> Path:

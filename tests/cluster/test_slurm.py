@@ -226,3 +226,30 @@ def test_the_full_hide_and_seek_is_submitted_as_actors_and_a_host_with_a_gpu() -
 def test_the_full_hide_and_seek_stays_at_home_without_a_launcher() -> None:
     graph = prepare("hide_and_seek_full", [], inspect=False).graph
     assert {node.hosts for node in graph.nodes} == {"home"}
+
+
+@needs_slurm
+@pytest.mark.long
+def test_a_new_controller_takes_over_the_job_of_one_that_was_killed(slurm: SlurmCluster, tmp_path: Path) -> None:
+    words = [
+        "experiment=cartpole", "launcher=slurm", "layout=impala", "hosts.cpu={count: 2, cores: 1, shared: false}",
+        "workers.actor.hosts=cpu", "sampling.workers=2", "evaluation=null", "checkpoint.every=5", "stop={return: null}",
+    ]  # fmt: skip
+    begin, out = [sys.executable, "-m", "srl.launch", "--quiet"], subprocess.DEVNULL
+    with subprocess.Popen([*begin, *words, "stop.seconds=300", f"--runs={tmp_path}"], cwd=ROOT, stdout=out) as first:
+        try:
+            until(lambda: first.poll() is not None or len(list(tmp_path.glob("*/*/checkpoints/step_*"))) >= 2, 90)
+        finally:
+            first.kill()
+    (folder,) = tmp_path.glob("*/*")
+    job = (folder / "launch" / "job").read_text()
+    updates = list(read_numbers(folder / "metrics.jsonl"))[-1]["total/updates"]
+    again = [*begin, f"--resume={folder}", f"stop.updates={int(updates) + 60}"]
+    done = subprocess.run(again, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " ok\n" in done.stdout, done.stdout
+    assert [path.name for path in (folder / "launch").glob("slurm-*.out")] == [f"slurm-{job.strip()}.out"], (
+        "no other job was made"
+    )
+    until(lambda: slurm.ask("squeue", "-h") == "")
+    assert not (folder / "launch" / "job").exists()
