@@ -14,10 +14,10 @@ from srl.core.text import columns, count, size
 from srl.core.types import HOME
 from srl.graph.spec import Graph
 from srl.plan.prepare import Prepared, prepare
-from srl.scale.check import real
+from srl.scale.check import Seen, real
 from srl.scale.costs import Measured, measure
 from srl.scale.costs import words as costs_in_words
-from srl.scale.model import Outcome, Setup, Simulation
+from srl.scale.model import Costs, Outcome, Setup, Simulation
 
 MOST_CONNECTIONS = 1000
 _SLABS = 120_000
@@ -88,7 +88,9 @@ def scale(argv: list[str]) -> int:
     print()
     print(columns([*_table(setup, outcome, measured), ("bottleneck", bottleneck(setup, outcome))]))
     if given.check:
-        print(_checked(experiment, overrides, given.check, setup, measured))
+        seen = real(experiment, overrides, given.check, hosts=given.hosts, envs=envs)
+        after = measure(experiment, overrides, given.seconds, envs=envs, encrypt=not graph.insecure)
+        print(_compared(setup, measured.costs.mean(after.costs), seen))  # the machine may have become slower meanwhile
     return 0
 
 
@@ -183,12 +185,11 @@ def _table(setup: Setup, outcome: Outcome, measured: Measured) -> list[tuple[str
     ]
 
 
-def _checked(experiment: str | None, overrides: list[str], seconds: float, setup: Setup, measured: Measured) -> str:
+def _compared(setup: Setup, costs: Costs, seen: Seen) -> str:
     """A real run with these hosts on this machine, and a simulation of just that."""
-    seen = real(experiment, overrides, seconds, hosts=setup.hosts, envs=setup.envs)
-    alone = replace(setup, actors=1, trainers=1, pullers=False, fan_out=0, latency=0.0, optimizer_steps=1)
+    alone = replace(setup, actors=1, trainers=1, pullers=False, fan_out=0, latency=0.0)
     shared = replace(alone, together=True, cores=Machine.here().cores, speeds=seen.speeds)
-    told = Simulation(measured.costs, shared).run(_updates(shared))
+    told = Simulation(costs, shared).run(_updates(shared))
     rows = [
         ("all hosts on this machine", "simulated", "real", ""),
         ("env steps/s", f"{told.rate:,.0f}", f"{seen.rate:,.0f}", f"{told.rate / seen.rate - 1:+.1%}"),

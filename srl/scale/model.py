@@ -11,11 +11,11 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 
-_SLICE = 0.003
-"""Seconds that Linux lets a process run before others have their turn."""
+_SLICE = 0.0025
+"""Seconds that Linux lets a process run before others have their turn: fitted to runs with two hosts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,9 @@ class Costs:
     """What a new version costs a policy."""
     spread: float = 0.05
     """Standard deviation of the time of a slab, as a part of it."""
+
+    def mean(self, other: Costs) -> Costs:
+        return Costs(**{name: (value + getattr(other, name)) / 2 for name, value in asdict(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,12 +301,24 @@ class Simulation:
             batch = number // self._own
             needs = max(0, batch - self.setup.staleness)
             there = self._published[needs] + self.setup.delay(host)
-            wait = max(0.0, there - self.now)
+            answered = self._answer(trainer)
+            wait = max(0.0, there - self.now - answered)
+            self._waited["credit"] += answered
             self._waited["version"] += wait
-            self.at(self.now + wait + self.setup.latency, lambda: self._act(index, host, cpu, trainer, batch))
+            self.at(self.now + answered + wait, lambda: self._act(index, host, cpu, trainer, batch))
 
         trainer.asking.append(credited)
         self._give(trainer)
+
+    def _answer(self, trainer: _Trainer) -> float:
+        """Seconds from a request to its credit: a trainer looks between two minibatches, and both processes need their turn."""
+        seconds = 2 * self.setup.latency
+        if trainer.running and self._training:
+            update = self._own * self.setup.slab_steps * self.costs.train
+            seconds += self.random.random() * update / self.setup.optimizer_steps
+        for speed in self.setup.speeds:
+            seconds += self.random.expovariate(1.0) * _SLICE * (1 / speed - 1)
+        return seconds
 
     def _act(self, index: int, host: int, cpu: Pool | Core, trainer: _Trainer, batch: int) -> None:
         version = self._newest(host)

@@ -65,7 +65,7 @@ def test_late_versions_hold_actors_up_and_are_named() -> None:
 
 
 def test_a_busy_machine_slows_everybody_and_makes_them_wait_for_each_other() -> None:
-    costs = {"act": 1e-5, "train": 1e-5}
+    costs = {"act": 1e-4, "train": 1e-4}
     quiet, busy = (outcome(costs, hosts=1, actors=1, together=True, speeds=speeds) for speeds in ((1.0, 1.0), (0.5, 0.5)))
     assert 0.25 * quiet.rate < busy.rate < 0.5 * quiet.rate
     assert quiet.trainers_wait < 0.06 < busy.trainers_wait
