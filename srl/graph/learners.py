@@ -46,10 +46,9 @@ def choose_learner(experiment: Experiment, machine: Machine, policy: str, *, dev
     if is_auto:
         learner = Component("split", {"mode": "asynchronous"}) if apart and _has_two(machine, device) else Component("single")
     algorithm, ranks = experiment.entries()[policy].algorithm, ranks_of(experiment, policy)
-    in_parts = algorithm is not None and algorithm.use in IN_PARTS
     if split_config(learner) is not None:
         return _on_devices(learner, experiment.device, machine)
-    if not in_parts:
+    if algorithm is None or algorithm.use not in IN_PARTS:
         return Chosen(learner=learner)
     if any("threads" in experiment.workers.get(name, {}) for name in (f"trainer.{policy}", "trainer")):
         return Chosen(learner=learner)  # the file says how many
@@ -67,6 +66,8 @@ def choose_learner(experiment: Experiment, machine: Machine, policy: str, *, dev
         return _two_threads("mode=inline has one process")
     if machine.cores < _BOTH + _OTHERS:
         return _two_threads(f"{cores}, which actors need as well")
+    if dict(algorithm.args.get("critic") or {}).get("norm") == "batch":
+        return _two_threads("batch normalization of critics is split in mode exact only, which is not faster")
     batch = experiment.replay.batch if experiment.replay is not None else 0
     known = max((size for size in MEASURED if size <= batch), default=min(MEASURED))
     threads, split = MEASURED[known]

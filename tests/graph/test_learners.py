@@ -24,6 +24,9 @@ def cores(number: int, gpus: int = 0) -> Machine:
     return Machine(number, gpus, 1 << 34)
 
 
+CROSSQ = {"use": "sac", "critic": {"norm": "batch", "tau": None}}
+
+
 @pytest.fixture(autouse=True)
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learners, "MEASURED", {256: (1.5, 1.5), 2_048: (1.5, 1.6)})
@@ -49,6 +52,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
             1,
             "8 usable cores, and at batches of 2,048 rows two threads are 1.5 and",
         ),
+        (cores(8), {"replay": {"batch": 4_096}, "algorithm": CROSSQ}, "single", 2, "batch normalization of critics"),
         (cores(8), {"replay": {"batch": 64}}, "single", 2, "at batches of 256 rows"),
         (cores(8, 1), {}, "single", 1, "learner on cuda: actor and critics share it"),
         (cores(8, 2), {}, "single", 1, "learner=split would use two GPUs, which was never measured"),
