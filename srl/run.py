@@ -134,6 +134,13 @@ def make_run(
 
         launcher = launcher_of(prepared.graph)
         if isinstance(launcher, Submitter):
+            if resume is not None or resume_or_start is not None:
+                use = prepared.graph.launcher.use
+                raise UserError(
+                    f"launcher {use} cannot resume a run from here: its folder is where home will be",
+                    ("try", "launcher.name=NAME with the name of that run: it continues there"),
+                    path=("launcher",),
+                )
             return _submitted(prepared, launcher, Path(runs), console)
         check_listen(launcher.check())
     folder = write_down(prepared, overrides, resumed, runs, resume_or_start)

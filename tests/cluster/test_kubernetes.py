@@ -18,6 +18,7 @@ from srl.core.errors import UserError
 from srl.core.types import Component, HostGroup
 from srl.launchers.base import launcher_of
 from srl.launchers.kubernetes import Kubernetes
+from srl.run import make_run
 from tests.cluster.pods import Pods
 from tests.control.rig import graph, with_node
 from tests.waiting import until
@@ -182,6 +183,12 @@ def test_the_image_has_what_the_manifests_expect() -> None:
     assert 'ENTRYPOINT ["tini", "--"]' in lines and "command" not in spec["containers"][0]
     torch = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
     assert any(torch in line for line in lines)
+
+
+def test_a_run_is_not_resumed_from_here(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot resume a run from here"):
+        make_run(overrides=[*WORDS[1:], "env=CartPole-v1", "algorithm=ppo"], resume_or_start="one", runs=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.long
