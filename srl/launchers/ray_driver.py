@@ -5,6 +5,7 @@ lines `{"gone": HOST, "reason": TEXT}`.
 """
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -43,6 +44,8 @@ class Host:
 
 
 def main() -> None:
+    says = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what Ray prints is not for the launcher
     told = json.loads(sys.stdin.readline())
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
@@ -64,7 +67,7 @@ def main() -> None:
             ended, _ = ray.wait(list(running), timeout=0.2) if running else ([], [])
             for future in ended:
                 host, _actor = running.pop(future)
-                print(json.dumps({"gone": host, "reason": _reason(future)}), flush=True)
+                print(json.dumps({"gone": host, "reason": _reason(future)}), file=says, flush=True)
             try:
                 line = lines.get(timeout=0.0 if running else 0.2)
             except queue.Empty:

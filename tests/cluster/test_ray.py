@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from srl.observe.ledger import table
 from srl.store.run_folder import RunFolder
 from tests.cluster.test_ssh import when_working
 from tests.control.rig import derived, graph, with_node
+from tests.waiting import until
 
 PYTHON = os.environ.get("RAY_PYTHON") or (sys.executable if importlib.util.find_spec("ray") else "")
 needs_ray = pytest.mark.skipif(not PYTHON, reason="needs Ray (pip install ray, or RAY_PYTHON=python of an environment with it)")
@@ -98,12 +100,12 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes]:
     os.environ.update(before)
 
 
-def placed(ray: RayNodes, **launcher: Any) -> Any:
+def placed(ray: RayNodes, on_failure: str = "stop", **launcher: Any) -> Any:
     """Two counters on two nodes that feed an adder at home."""
     args = {"ray_python": PYTHON, "cluster": ray.address, "strategy": "STRICT_SPREAD", **launcher}
     groups = {"cpu": HostGroup(count=2, cores=1)}
     work = graph(counters=2, via="zmq", hosts=groups, launcher=Component("ray", args), stop={"env_steps": 2000})
-    return with_node(work, "counter", hosts="cpu")
+    return with_node(work, "counter", hosts="cpu", on_failure=on_failure)
 
 
 @pytest.mark.long
@@ -139,6 +141,40 @@ def test_a_python_that_is_not_on_the_nodes_is_named(ray: RayNodes, tmp_path: Pat
     folder = RunFolder.create(tmp_path / "runs", "rig", 1)
     result = Controller(work, folder=folder, derived=derived(work), backend=lambda: LaunchedBackend(work, folder.path)).run()
     assert result.kind == "user error" and "No such file or directory: /nowhere/python" in result.format(), result.format()
+
+
+@pytest.mark.long
+@needs_ray
+def test_an_actor_that_is_killed_is_started_again_with_its_workers(ray: RayNodes, tmp_path: Path) -> None:
+    work = replace(placed(ray, on_failure="restart"), stop=Stop(seconds=100))
+    folder = RunFolder.create(tmp_path / "runs", "rig", 1)
+    controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: LaunchedBackend(work, folder.path))
+
+    def kill() -> None:
+        os.kill(min(actors()), signal.SIGKILL)
+        until(lambda: controller.totals.restarts["counter"] == 1)
+        before = controller.totals.env_steps
+        until(lambda: controller.totals.env_steps > before + 2000 and len(actors()) == 2)
+        controller.stop()
+
+    killer = when_working(controller, kill)
+    result = controller.run()
+    killer.join()
+    assert result.kind == "done", result.format()
+    (ledger,) = controller.totals.ledgers()
+    assert ledger.balanced, table([ledger])
+
+
+def actors() -> list[int]:
+    """The processes of Ray that have a supervisor."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and b"ray::Host" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
 
 
 @pytest.mark.long
