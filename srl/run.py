@@ -150,14 +150,11 @@ def make_run(
 
         assert prepared.derived is not None
         sinks: list[Sink] = [] if console is None else [console]
-        page = []
         if prepared.experiment.dashboard:
-            from srl.dashboard.sink import OwnDashboard
+            from srl.dashboard.sink import Dashboard
 
-            board = OwnDashboard(folder)
-            sinks.append(board)
-            page.append(("dashboard", board.address))
-            folder.write_status({**folder.read_status(), "dashboard": board.address})
+            sinks.append(Dashboard(folder))
+            folder.write_status({**folder.read_status(), "dashboard": sinks[-1].address})
         gone = notes(resumed.path, prepared.graph) if resumed is not None else []
         controller = Controller(
             prepared.graph,
@@ -166,7 +163,7 @@ def make_run(
             resume=resumed.path if resumed is not None else None,
             sinks=sinks,
             backend=(lambda: LaunchedBackend(prepared.graph, folder.path)) if prepared.graph.hosts else None,
-            plan=[*prepared.lines(), *(("note", text) for text in gone), ("run folder", str(folder.path)), *page],
+            plan=[*prepared.lines(), *(("note", text) for text in gone), ("run folder", str(folder.path))],
         )
         return Run(prepared.graph, folder.path, controller)
     except BaseException:  # Ctrl-C, a full disk: there is no run

@@ -59,7 +59,7 @@ def compare(argv: list[str]) -> int:
     """Print runs beside each other."""
     parser = Parser(
         prog="srl compare",
-        description="compare runs: the settings in which they differ, curves, and final figures with 95 %% intervals. Runs that"
+        description="compare runs: the settings in which they differ, curves, and final figures with 95 % intervals. Runs that"
         " differ in their seed only are one group: its figure is the interquartile mean, its interval a stratified bootstrap.",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders with runs (a sweep)")

@@ -31,7 +31,7 @@ class News:
                 told["evaluations"] = evaluations(self._run)
             yield _packed(told)
         run = self._run
-        changed = tuple(_time_of(path) for path in (run.live, run.status, run.events, run.videos))
+        changed = (*(_time_of(path) for path in (run.live, run.status, run.events, run.videos)), run.is_live)
         if changed != self._changed:
             self._changed = changed
             yield _packed({"id": self._name, **moment(run)})

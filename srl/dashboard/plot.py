@@ -13,6 +13,7 @@ from srl.core.errors import UserError
 from srl.core.text import figure
 from srl.dashboard.compare import Comparison, Group
 from srl.dashboard.statistics import interval
+from srl.store.atomic import writing
 
 COLOURS = ("#2f7fd9", "#e2763b", "#2e9e68", "#b04fb5", "#c9a227", "#1fa3b8", "#d2496a", "#7a6fd0", "#7f9b2f", "#8a6a54")
 """Those of the page."""
@@ -60,7 +61,8 @@ def write_png(found: Comparison, path: Path) -> None:
         pen.line([(left, y), (left + 26 * _FINE, y)], fill=COLOURS[number % len(COLOURS)], width=4 * _FINE)
         text = f"{group.label} ({len(group.curves)} {'run' if len(group.curves) == 1 else 'runs'})"
         pen.text((left + 36 * _FINE, y), text, fill="#16202b", font=words, anchor="lm")
-    picture.resize(_SIZE, image.Resampling.LANCZOS).save(path)
+    with writing(path):
+        picture.resize(_SIZE, image.Resampling.LANCZOS).save(path, "PNG")
 
 
 def _band(group: Group, grid: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from srl.dashboard.server import Dashboard
+from srl.dashboard import server
 from srl.observe.result import RunResult
 from srl.observe.sinks.base import Sink
 from srl.store.run_folder import RunFolder
 
 
-class OwnDashboard(Sink):
+class Dashboard(Sink):
     """Reports reach its pages through the files of the run, so it must come after the sinks that write them."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self._board = Dashboard([folder.path])
+        self._board = server.Dashboard([folder.path])
         self.address = self._board.address
 
     def end(self, result: RunResult) -> None:

@@ -58,6 +58,7 @@ def learned(root: Path, lr: float, seed: int, top: float) -> RunFolder:
             file.write(json.dumps({**row, "episode/return": min(top, top * number / 50)}) + "\n")
     settings = {"algorithm.lr": [lr, "command line"], "seed": [seed, "command line"], "name": ["game", "default"]}
     run.write_text("settings.json", json.dumps(settings))
+    run.write_status({**run.read_status(), "state": "done", "mean_return": float(top)})
     return run
 
 

@@ -21,6 +21,7 @@ from srl.envs.video import write_video
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 from tests.dashboard.browser import Browser
+from tests.dashboard.test_compare import learned
 from tests.dashboard.test_told import made
 from tests.waiting import until
 
@@ -103,6 +104,29 @@ def test_a_frozen_page_shows_the_same_from_a_file_in_the_dark_and_on_a_phone(bro
     finally:
         browser.size(1360, 900)
         browser.media()
+
+
+def test_runs_lie_over_one_another_and_keys_change_what_is_seen(browser: Browser, tmp_path: Path) -> None:
+    for lr, seed, top in [(0.1, 1, 90.0), (0.1, 2, 110.0), (0.2, 1, 50.0), (0.2, 2, 70.0)]:
+        learned(tmp_path / "runs", lr, seed, top)
+    page = tmp_path / "page.html"
+    page.write_text(frozen_page(Runs([tmp_path / "runs"])))
+    browser.open(page.as_uri())
+    browser.until("document.body.dataset.ready")
+    assert browser.run("document.querySelectorAll('.parallel path').length") == 4, "settings against return"
+    browser.press("4")
+    browser.there('.chart[data-figure="episode/return"] canvas')
+    assert browser.run("document.querySelectorAll('.chips button').length") == 4
+    browser.press("b")
+    browser.until("document.querySelectorAll('.chips button').length === 2")
+    assert "lr 0.1 (2 runs)" in browser.text(".chips")
+    browser.press("x")
+    browser.until("document.querySelector('[data-axis=wall]').classList.contains('on')")
+    browser.press("t")
+    assert browser.run("document.documentElement.dataset.theme") == "dark"
+    browser.press("/")
+    browser.until("document.activeElement.id === 'filter'")
+    assert not browser.said
 
 
 LIVE: dict[str, Any] = {

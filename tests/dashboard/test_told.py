@@ -56,6 +56,10 @@ def test_news_are_new_rows_and_a_changed_state_only(tmp_path: Path) -> None:
     first: list[dict[str, Any]] = [json.loads(text) for text in news.latest()]
     assert [sorted(one) for one in first] == [["events", "films", "id", "live", "logs", "summary"]]
     assert not list(news.latest())
+    run.hold()  # a process writes to the folder now: that is a change, though no file has changed
+    assert len(list(news.latest())) == 1
+    run.close()
+    assert len(list(news.latest())) == 1
     with run.metrics.open("a") as file:
         file.write('{"wall":11,"env_steps":100,"update":10,"rate/env":3.0}\n{"wall":12,"env_st')
     (told,) = (json.loads(text) for text in news.latest())

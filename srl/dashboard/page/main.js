@@ -196,12 +196,12 @@ document.addEventListener("visibilitychange", listen); // a page that nobody see
 
 // ---- keys, sections, light and dark
 
-const KEYS = [["1 … 7", "go to a section"], ["/", "find a figure"], ["x", "x axis: env steps, time, updates"], ["b", "bands over seeds"], ["0", "zoom out"], ["t", "light or dark"], ["?", "these keys"]];
+const KEYS = [["1 … 8", "go to a section"], ["/", "find a figure"], ["x", "x axis: env steps, time, updates"], ["b", "bands over seeds"], ["0", "zoom out"], ["t", "light or dark"], ["?", "these keys"]];
 function dark(is) { document.documentElement.dataset.theme = is ? "dark" : "light"; }
 function switchTheme() { dark(document.documentElement.dataset.theme !== "dark"); if (app.current) { figuresShown = ""; curvesChanged(); } }
 addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) { if (event.key === "Escape") event.target.blur(); return; }
-  const section = SECTIONS[Number(event.key) - 1];
+  const section = (app.runs.length > 1 ? [["runs"], ...SECTIONS] : SECTIONS)[Number(event.key) - 1];
   if (section && /[1-9]/.test(event.key)) go(section[0]);
   else if (event.key === "/") { event.preventDefault(); go("curves"); at("filter").focus(); }
   else if (event.key === "x") { const keys = Object.keys(AXES); view.axis = keys[(keys.indexOf(view.axis) + 1) % keys.length]; zoomTo(null); drawCurves("axis"); }

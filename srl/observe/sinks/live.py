@@ -35,7 +35,7 @@ class Live(Sink):
         self._due = 0.0
 
     def begin(self, graph: Graph, plan: Lines) -> None:
-        self._graph, self._plan = drawn(graph), [(label, text) for label, text in plan if label != "dashboard"]
+        self._graph, self._plan = drawn(graph), list(plan)
         self._write()
 
     def report(self, report: Report) -> None:
