@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from srl.control.controller import Controller
 from srl.launchers.backend import LaunchedBackend
 from srl.observe.ledger import table
@@ -19,6 +21,7 @@ WIDE = [
 ]
 
 
+@pytest.mark.long
 def test_parameters_by_relays_and_samples_by_buffers_keep_the_staleness_bound_and_lose_nothing(tmp_path: Path) -> None:
     prepared = prepare("cartpole", [*WIDE, "stop.env_steps=4096", "algorithm.epochs=2"])
     assert prepared.derived is not None
