@@ -61,6 +61,14 @@ class Slurm(Launcher):
                     path=("launcher",),
                 )
         self.check_groups("groups", self.args.groups)
+        if elastic := [name for name, group in self.groups.items() if group.elastic]:
+            raise UserError(
+                f"hosts '{elastic[0]}' cannot be elastic with launcher slurm",
+                ("because", "all hosts are nodes of one job: Slurm ends it as a whole when a node is lost"),
+                ("try", f"hosts.{elastic[0]}.elastic=false; a run that ends continues with --resume, or by deploy/slurm/run.sh"),
+                code="E10",
+                path=("hosts", elastic[0], "elastic"),
+            )
         return f"{self.args.address or self._own_address()}:{self.args.port}"
 
     def render(self) -> Mapping[str, str]:

@@ -26,6 +26,7 @@ from srl.store.run_folder import RunFolder
 from tests.cluster.slurm_cluster import SlurmCluster, missing
 from tests.cluster.test_ssh import when_working
 from tests.control.rig import derived, graph, with_node
+from tests.errors import raises
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -253,3 +254,11 @@ def test_a_new_controller_takes_over_the_job_of_one_that_was_killed(slurm: Slurm
     )
     until(lambda: slurm.ask("squeue", "-h") == "")
     assert not (folder / "launch" / "job").exists()
+
+
+@needs_slurm
+def test_hosts_of_one_job_are_not_elastic(slurm: SlurmCluster) -> None:
+    launcher = launcher_of(replace(placed(), hosts={"cpu": HostGroup(count=2, elastic=True)}))
+    assert isinstance(launcher, Slurm)
+    with raises("E10", "hosts.cpu.elastic"):
+        launcher.check()
