@@ -49,7 +49,7 @@ class Browser:
         os.close(theirs_out)
         self._number, self._session, self._rest = 0, "", b""
         self.said: list[str] = []
-        """Errors and warnings in the console of the page."""
+        """Errors and warnings in the console since the last page was opened."""
         target = self._call("Target.getTargets")["targetInfos"][0]["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
@@ -75,6 +75,7 @@ class Browser:
 
     def open(self, address: str) -> None:
         """Open an address; returns once the page is loaded."""
+        self.said.clear()
         self._call("Page.navigate", url=address)
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
