@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--ways", default=",".join(WAYS))
     given = parser.parse_args()
     marks = [given.steps * point // given.points for point in range(given.points + 1)]
-    print(f"{'env steps':<10}" + "".join(f"{mark:>22,}" for mark in marks[1:]))
+    print(f"{'env steps':<13}" + "".join(f"{mark:>22,}" for mark in marks[1:]))
     for way in given.ways.split(","):
         stop = [f"stop.env_steps={given.steps}", "stop.return=null", "evaluation=null"]
         runs = [run_srl(given.experiment, seed, *stop, *{**WAYS, **LEARNERS}[way])[0] for seed in range(1, given.seeds + 1)]
@@ -49,7 +49,7 @@ def main() -> None:
             curves = [means(rows, figure, marks) for rows in runs]
             cells = [sorted(column) for column in zip(*curves, strict=True)]
             text = "".join(f"{statistics.mean(c):>8.3g} ({c[0]:>4.3g} {c[-1]:>4.3g}) " for c in cells)
-            print(f"{way:<10}{text} {figure}", flush=True)
+            print(f"{way:<13}{text} {figure}", flush=True)
 
 
 def means(rows: list[dict[str, Any]], figure: str, marks: list[int]) -> list[float]:
