@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -9,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+from srl.control.processes import environment
 from srl.core.errors import UserError
 from srl.core.spec import TreeSpec, zeros
 from srl.core.text import size
@@ -23,6 +27,7 @@ from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 
 _WARM = 2
+_OF_ACTORS = "srl.workers.process, srl.workers.actor, srl.workers.policy, srl.streams.zmq, srl.nets.numpy_mlp"
 _ROWS = 4096
 """Env steps of the batch with which training is timed, at most."""
 
@@ -37,7 +42,7 @@ class Measured:
     rows: int
     """Of one env step: the agents of the policy."""
     resident: float
-    """Bytes of an actor's process."""
+    """Bytes of an actor's process, without its envs."""
 
 
 def measure(experiment: str | None, overrides: list[str], seconds: float, *, envs: int, encrypt: bool) -> Measured:
@@ -194,8 +199,10 @@ def _size(record: TreeSpec) -> float:
 
 
 def _resident() -> float:
-    """An actor without torch, as the numbers page has it, unless its own process says otherwise."""
-    return 50e6
+    """A process with all that an actor imports, without its envs."""
+    code = f"import {_OF_ACTORS}; print(open('/proc/self/statm').read().split()[1])"
+    said = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True).stdout
+    return float(said) * os.sysconf("SC_PAGE_SIZE")
 
 
 def words(measured: Measured) -> list[tuple[str, str]]:
