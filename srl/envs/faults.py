@@ -1,14 +1,34 @@
-"""Error messages about envs: which copy, which episode, what was found, what to do."""
+"""Copies of envs that fail, hang or are slow: what is said about them, and how they are made anew."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from srl.core.errors import NotImportable, UserError
+from srl.core.readings import Reading
 from srl.core.registry import dotted_path
+
+OnError = Literal["stop", "restart"]
+EVERY = 64
+"""Ticks between two in which every step is timed."""
+EDGES = (0.1, 1.0, 10.0, 100.0, 1000.0)
+"""Of the histogram of step times, in milliseconds."""
+_SLOW = 3.0
+"""A copy is told that takes so many times as long as the median one,"""
+_WORTH = 1e-4
+"""and as many seconds."""
+_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +114,102 @@ def name_of(made: Any) -> str:
     except (NotImportable, AttributeError):
         pass  # a notebook's, or no class at all
     return f"{getattr(made, '__module__', '')}:{getattr(made, '__qualname__', type(made).__name__)}".lstrip(":")
+
+
+class Lost(NamedTuple):
+    """An episode that a failure cut off."""
+
+    env: int
+    tick: int
+    """Of the step that failed."""
+    steps: int
+    """With that one."""
+
+
+class Copies:
+    """What happened to the copies of one group."""
+
+    def __init__(self, *, on_error: OnError, restarts: int, timeout: float | None, first: int) -> None:
+        self.on_error, self.restarts, self.timeout = on_error, restarts, timeout
+        self.lost: list[Lost] = []
+        self._first = first
+        self._times: deque[float] = deque()
+        """When copies were restarted."""
+        self._fresh = 0
+        self._seconds: dict[int, list[float]] = {}
+
+    def limited(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The same call, ended by a TimeoutError when it lasts longer than the timeout. Only Python code can be interrupted."""
+        seconds = self.timeout
+        if seconds is None:
+            return call
+
+        def within(*args: Any, **keywords: Any) -> Any:
+            with _limit(seconds):
+                return call(*args, **keywords)
+
+        return within
+
+    def timed(self, env: int, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The same call, whose time is kept."""
+
+        def measured(action: Any) -> Any:
+            before = time.perf_counter()
+            answer = call(action)
+            self._seconds.setdefault(env, []).append(time.perf_counter() - before)
+            return answer
+
+        return measured
+
+    def restarted(self, spot: Spot, problem: BaseException) -> bool:
+        """Whether the copy that failed is to be made anew. Says so in the log of the worker; else the error names the copy."""
+        now = time.monotonic()
+        while self._times and now - self._times[0] > _HOUR:
+            self._times.popleft()
+        if self.on_error == "stop" or len(self._times) >= self.restarts:
+            limit = f" (restarted {len(self._times)} times within an hour)" if self._times else ""
+            problem.add_note(f"in {spot}{limit}")
+            return False
+        self._times.append(now)
+        self._fresh += 1
+        told = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+        number = f"restart {len(self._times)} of {self.restarts} within an hour"
+        print(f"{spot} failed and is made anew ({number}): {told}", file=sys.stderr, flush=True)
+        return True
+
+    def report(self, reading: Reading) -> None:
+        """Restarts, the histogram of step times, and the slowest copy if it is much slower than the others."""
+        if self._fresh:
+            reading.count("env/restarts", self._fresh)
+            self._fresh = 0
+        if not self._seconds:
+            return
+        every = [1e3 * one for times in self._seconds.values() for one in times]
+        reading.spread("env/step_ms", sum(every), len(every), min(every), max(every))
+        for low, high in zip((0.0, *EDGES), (*EDGES, float("inf")), strict=True):
+            if number := sum(low <= one < high for one in every):
+                reading.count(f"env/step_ms/{f'below_{high:g}' if high < float('inf') else f'from_{low:g}'}", number)
+        means = {env: sum(times) / len(times) for env, times in self._seconds.items()}
+        slowest, usual = max(means, key=lambda env: means[env]), statistics.median(means.values())
+        if len(means) > 1 and means[slowest] > max(_SLOW * usual, usual + _WORTH):
+            reading.mean(f"env/slow/{self._first + slowest}", means[slowest] / usual)
+        self._seconds = {}
+
+
+@contextlib.contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Interrupts the main thread after so many seconds. In another thread there is no limit."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"it took longer than env.step_timeout, {seconds:g} seconds")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

@@ -21,9 +21,20 @@ from srl.core.registry import import_path
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
 from srl.core.tree import Array, Tree, leaves, map_tree
-from srl.envs.boards import as_planes
-from srl.envs.copies import EVERY, Copies, Lost, OnError
-from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, describe, is_reward, name_of
+from srl.envs.faults import (
+    EVERY,
+    Copies,
+    Lost,
+    OnError,
+    Spot,
+    bad_answer,
+    bad_observation,
+    bad_reward,
+    bad_step,
+    describe,
+    is_reward,
+    name_of,
+)
 from srl.envs.spaces import Actions, Fault, Obs, actions_of, frame_rate, obs_of
 
 _EIGHTH = 8
@@ -230,7 +241,11 @@ class GymEnv(BatchEnv):
 
     def _make(self) -> tuple[gymnasium.Env[Any, Any], int]:
         env, limit = _peeled(_made(self.config, self.name))
-        return as_planes(env, self.name), limit
+        if self.name.startswith(("MinAtar/", "MiniGrid-")):
+            from srl.envs.boards import as_planes
+
+            env = as_planes(env, self.name)
+        return env, limit
 
     def _find_mask(self, env: gymnasium.Env[Any, Any]) -> tuple[spaces.Space[Any], str]:
         """The space of the observation itself, and where masks come from: "", "info" or "obs"."""
