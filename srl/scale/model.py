@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 
 _SLICE = 0.0025
-"""Seconds that Linux lets a process run before others have their turn: fitted to runs with two hosts."""
+"""Seconds that Linux lets a process run before others have their turn: fitted to runs whose hosts shared one machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
