@@ -60,8 +60,8 @@ def controlled(work: Any, tmp_path: Path) -> Controller:
 @needs_slurm
 def test_cartpole_learns_in_a_heterogeneous_job(slurm: SlurmCluster, tmp_path: Path) -> None:
     words = [
-        "experiment=cartpole", "layout=seed", "launcher=slurm", "launcher.groups={gpu: [--partition=gpu]}", "hosts.cpu.count=2",
-        "hosts.cpu.cores=1", "hosts.gpu={cores: 1, gpus: 1}", "workers.actor.hosts=cpu", "workers.policy.hosts=gpu",
+        "experiment=cartpole", "layout=seed", "launcher=slurm", "launcher.groups={gpu: [--partition=gpu, --gpus-per-node=1]}",
+        "hosts.cpu.count=2", "hosts.cpu.cores=1", "hosts.gpu.cores=1", "workers.actor.hosts=cpu", "workers.policy.hosts=gpu",
         "sampling.workers=2", "evaluation=null", "stop.return=100", f"--runs={tmp_path / 'runs'}", "--quiet",
     ]  # fmt: skip
     done = subprocess.run([sys.executable, "-m", "srl.launch", *words], capture_output=True, text=True, timeout=110, check=False)

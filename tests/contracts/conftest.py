@@ -20,7 +20,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     yield made
     made.close()
     assert not list(Path("/dev/shm").glob("*srl*"))
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
     if descriptors() > before:  # a mapping goes with its last view, and views in a cycle with the next collection
         gc.collect()
     assert descriptors() <= before

@@ -178,6 +178,7 @@ def test_a_user_error_is_shown_as_it_is() -> None:
 def test_every_kind_has_the_exit_code_of_the_manual() -> None:
     assert EXIT_CODES == {
         "done": 0,
+        "submitted": 0,
         "solved": 0,
         "user error": 2,
         "worker failure": 3,
