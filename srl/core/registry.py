@@ -116,7 +116,8 @@ class Registry:
         self._places: dict[str, str] = {}
 
     def add(self, name: str, target: Any, *, place: str | None = None) -> None:
-        """Register a class or `"pkg.mod:Class"`. The same thing again (a reload, `__main__`) renews it; another is refused."""
+        """Register a class or `"pkg.mod:Class"`. The same thing again (a reload, `__main__`, a file imported by two names)
+        renews it; another is refused."""
         place = place or str(caller(__file__))
         if not name or ":" in name or name.endswith(".py"):
             from srl.core.text import article  # for errors only
@@ -127,7 +128,7 @@ class Registry:
                 ("expected", "a name without ':' that does not end in .py"),
                 code="E13",
             )
-        if name in self._targets and _path(self._targets[name]) != _path(target):
+        if name in self._targets and not self._is_the_same(name, target, place):
             raise UserError(
                 f"two things are registered as {self.kind} '{name}'",
                 ("first", self.place(name)),
@@ -137,6 +138,12 @@ class Registry:
             )
         self._targets[name] = target
         self._places[name] = place
+
+    def _is_the_same(self, name: str, target: Any, place: str) -> bool:
+        known, new = _path(self._targets[name]), _path(target)
+        if known == new:
+            return True
+        return self.place(name) == place and known.rpartition(":")[2] == new.rpartition(":")[2]
 
     def place(self, name: str) -> str:
         """`file.py:12`, where the name was registered."""

@@ -98,6 +98,16 @@ def test_the_place_of_a_registration_is_the_line_of_the_caller() -> None:
     assert caught.value.facts[0] == ("first", f"{__file__}:{line}")
 
 
+def test_a_file_that_is_imported_by_two_names_registers_one_thing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pair").mkdir()
+    write(tmp_path / "pair" / "twice.py", "import srl\n@srl.register_algorithm('twice')\nclass Twice: pass\n")
+    monkeypatch.setitem(registry.REGISTRIES, "algorithm", Registry("algorithm"))
+    for folder, name in ((tmp_path / "pair", "twice"), (tmp_path, "pair.twice")):
+        monkeypatch.syspath_prepend(str(folder))
+        registry.import_module(name, "plugin")
+        assert registry.REGISTRIES["algorithm"].resolve("twice").__module__ == name
+
+
 def test_a_built_in_name_cannot_be_taken() -> None:
     with raises("E13", match=r"srl\.algorithms\.ppo:PPO \(built in\)"):
         registry.register_algorithm("ppo")(Thing)
