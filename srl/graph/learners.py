@@ -15,14 +15,6 @@ from srl.core.types import AUTO, Component
 from srl.core.where import Path
 from srl.graph.ranks import ranks_of
 
-MEASURED = {256: (1.4, 1.3), 2_048: (1.6, 1.7)}
-"""Rows of a batch -> how many times as fast as one thread SAC learns in two threads, and split over two processes.
-docs/numbers.md says how that was measured."""
-_LEAST_GAIN = 1.05
-"""What a second process must gain over a second thread: it takes memory and time to start."""
-_BOTH, _OTHERS = 2, 2
-"""Cores for actor and critics, which wait for each other at every update, and for everything else."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chosen:
@@ -58,23 +50,16 @@ def choose_learner(experiment: Experiment, machine: Machine, policy: str, *, dev
     if device != "cpu":
         more = "; learner=split would use two GPUs, which was never measured" if machine.gpus > 1 else ""
         return Chosen(learner=learner, why=f"learner on {device}: actor and critics share it{more}")
-    if machine.cores < _BOTH:
+    if machine.cores < 2:
         return Chosen(learner=learner, why=f"learner on 1 thread: {cores}")
     if not is_auto:
         return Chosen(learner=learner, threads=2)
     if experiment.mode == "inline":
         return _two_threads("mode=inline has one process")
-    if machine.cores < _BOTH + _OTHERS:
-        return _two_threads(f"{cores}, which actors need as well")
     if dict(algorithm.args.get("critic") or {}).get("norm") == "batch":
         return _two_threads("batch normalization of critics is split in mode exact only, which is not faster")
-    batch = experiment.replay.batch if experiment.replay is not None else 0
-    known = max((size for size in MEASURED if size <= batch), default=min(MEASURED))
-    threads, split = MEASURED[known]
-    gains = f"at batches of {known:,} rows two threads are {threads:g} and two processes {split:g} times as fast as one thread"
-    if split < _LEAST_GAIN * threads:
-        return _two_threads(gains)
-    return Chosen(learner=Component("split"), why=f"learner split over two processes: {cores}, and {gains}")
+    why = f"learner split over two processes, for actor and critics: {cores}; two threads of one process are slower"
+    return Chosen(learner=Component("split"), why=why)
 
 
 def learner_of(experiment: Experiment, policy: str) -> tuple[Component, Path]:
