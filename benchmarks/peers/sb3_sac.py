@@ -1,4 +1,4 @@
-"""Stable-Baselines3 or SBX, SAC: prints {"rate": updates/s} or {"solved": seconds from process start to -200 on Pendulum}.
+"""Stable-Baselines3 or SBX, SAC: prints {"rate": updates/s} or {"solved": seconds from process start to a return}.
 
 One env, one update a step, 2x256. The rate is that of the whole loop; compilation is over when it begins to be measured.
 Solved: the mean return of the last 10 training episodes.
@@ -20,7 +20,9 @@ parser.add_argument("--seconds", type=float, default=30.0, help="how long the ra
 parser.add_argument("--batch", type=int, default=256)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--threads", type=int, default=2)
-parser.add_argument("--solve", action="store_true", help="Pendulum until it is solved, instead of a rate")
+parser.add_argument("--solve", type=float, help="the return to reach, instead of a rate")
+parser.add_argument("--limit", type=int, default=20_000, help="steps after which --solve gives up")
+parser.add_argument("--warmup", type=int, default=100, help="of --solve")
 args = parser.parse_args()
 torch.set_num_threads(args.threads)
 WARM = 300
@@ -40,9 +42,9 @@ class Watch(BaseCallback):
     first = 0
 
     def _on_step(self) -> bool:
-        if args.solve:
+        if args.solve is not None:
             returns = [episode["r"] for episode in self.model.ep_info_buffer]
-            if len(returns) >= 10 and np.mean(returns) >= -200.0:
+            if len(returns) >= 10 and np.mean(returns) >= args.solve:
                 self.found = {"solved": process_age()}
                 return False
             return True
@@ -64,9 +66,9 @@ settings = {
     "learning_starts": max(1_000, args.batch),
     "policy_kwargs": {"net_arch": [256, 256]},
 }
-if args.solve:
-    settings |= {"batch_size": 256, "learning_starts": 100}
-model = SAC("MlpPolicy", "Pendulum-v1" if args.solve else args.env, seed=args.seed, stats_window_size=10, **settings)
+if args.solve is not None:
+    settings["learning_starts"] = args.warmup
+model = SAC("MlpPolicy", args.env, seed=args.seed, stats_window_size=10, **settings)
 watch = Watch()
-model.learn(20_000 if args.solve else 10**9, callback=watch)
+model.learn(10**9 if args.solve is None else args.limit, callback=watch)
 print(json.dumps(watch.found))
