@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from srl.api.batch import Batch
 from srl.core.errors import SettingError
 from srl.core.load import option
+from srl.core.machine import in_half
 from srl.nets.ensemble import Ensemble
 from srl.nets.numpy_mlp import WIDEST, check_weights
 from srl.nets.target import Target
@@ -25,7 +26,7 @@ class CriticConfig:
     norm: Literal["no", "layer", "batch"] = option(
         "no", "normalization before every activation; batch: of the inputs too (CrossQ)"
     )
-    half: bool = option(False, "matrix products in bfloat16: faster on CPUs with avx512_bf16 or amx")
+    half: Literal["auto"] | bool = option(False, "matrix products in bfloat16; auto: on CPUs that compute with it")
     tau: float | None = option(
         0.005, "share by which target networks follow at an update; null: no target networks", above=0, high=1
     )
@@ -43,7 +44,9 @@ class Critics(nn.Module):
         """`inputs`: numbers of a vector and an action together."""
         super().__init__()
         self.config = config
-        self.net = Ensemble((inputs, *config.hidden, 1), count, activation=config.activation, norm=config.norm, half=config.half)
+        self.net = Ensemble(
+            (inputs, *config.hidden, 1), count, activation=config.activation, norm=config.norm, half=in_half(config.half)
+        )
         self.target = Target(self.net) if config.tau is not None else None
 
     def forward(self, vector: Tensor, action: Tensor, *, only: int | None = None) -> Tensor:

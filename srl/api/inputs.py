@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from srl.api.policy import PictureConfig
+from srl.core.machine import in_half
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
 
@@ -50,15 +49,7 @@ def channels_last(shape: tuple[int, ...]) -> bool:
 
 def runs_in_half(config: PictureConfig, kind: Kind) -> bool:
     """True if pictures of this kind are encoded in bfloat16 on a CPU: small ones gain nothing."""
-    return kind in ("nature", "impala") and _computes_in_half() if config.encoder_half == "auto" else config.encoder_half
-
-
-@lru_cache
-def _computes_in_half() -> bool:
-    """True if the processor has instructions for products in bfloat16."""
-    about = Path("/proc/cpuinfo")
-    flags = about.read_text(errors="replace").split() if about.exists() else []
-    return "avx512_bf16" in flags or "amx_bf16" in flags
+    return (kind in ("nature", "impala") or config.encoder_half is True) and in_half(config.encoder_half)
 
 
 _WORDS: dict[Kind, str] = {

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 BELOW_ALL = 20
@@ -27,6 +28,18 @@ class Machine:
     @classmethod
     def here(cls) -> Machine:
         return cls(usable_cores(), _gpus(), memory_free())
+
+
+def in_half(setting: bool | str) -> bool:
+    """What `half: auto` means here: True if the processor has instructions for products in bfloat16."""
+    return _has_bfloat16() if setting == "auto" else bool(setting)
+
+
+@lru_cache
+def _has_bfloat16() -> bool:
+    about = Path("/proc/cpuinfo")
+    flags = about.read_text(errors="replace").split() if about.exists() else []
+    return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
 def leave_cores() -> None:

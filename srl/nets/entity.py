@@ -16,6 +16,7 @@ from srl.api.policy import Bounds, PolicySpec
 from srl.api.value_head import ValueHead
 from srl.core.errors import UserError
 from srl.core.load import option
+from srl.core.machine import in_half
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
 from srl.nets.attention import EntityAttention, seen_mean
@@ -50,7 +51,7 @@ class EntityConfig:
     exists: str = option("exist_", "prefix of mask keys for the critic: entities that exist")
     relative: int = option(0, "number of leading features of entities to make relative to the agent's", low=0)
     critic_state: bool = option(False, "the critic also reads the env's state")
-    half: bool = option(False, "matrix products in bfloat16: faster on CPUs with avx512_bf16 or amx")
+    half: Literal["auto"] | bool = option(False, "matrix products in bfloat16; auto: on CPUs that compute with it")
     log_std: float = option(0.0, "initial log standard deviation of Box actions; learned")
 
 
@@ -144,15 +145,15 @@ class Tower(nn.Module):
             given or usual
             for given, usual in zip((config.embed, config.hidden, config.width, config.heads), SIZES[config.size], strict=True)
         )
-        self.embed, self.width, self.bf16 = embed, width, config.half
+        self.embed, self.width, self.bf16 = embed, width, in_half(config.half)
         self.rays = RayEncoder(layout.rays) if layout.rays else None
         known = own + (self.rays.size if self.rays is not None else 0)
         self.own = _xavier(known, embed)
         self.kinds = nn.ModuleDict({kind: _xavier(size + known, embed) for kind, size in layout.kinds.items()})
-        self.attention = EntityAttention(embed, heads, half=config.half)
+        self.attention = EntityAttention(embed, heads, half=self.bf16)
         self.norms = nn.ModuleList([nn.LayerNorm(2 * embed), nn.LayerNorm(hidden), nn.LayerNorm(width)])
         self.hidden = _xavier(2 * embed, hidden)
-        self.memory = CELLS[config.cell](hidden, width, half=config.half)
+        self.memory = CELLS[config.cell](hidden, width, half=self.bf16)
 
     def forward(
         self,

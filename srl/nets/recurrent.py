@@ -16,6 +16,7 @@ from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Bounds, EncoderConfig, PolicySpec
 from srl.core.errors import UserError
 from srl.core.load import option
+from srl.core.machine import in_half
 from srl.core.spec import TreeSpec
 from srl.core.tree import leaves
 from srl.nets.cells import CELLS
@@ -38,7 +39,7 @@ class RecurrentConfig(EncoderConfig):
     activation: Literal["tanh", "relu", "elu"] = option("tanh", "activation after every hidden layer")
     shared: bool | None = option(None, "share one tower between actor and critic; default: true unless critic_state is set")
     critic_state: bool = option(False, "the critic also reads the env's state")
-    half: bool = option(False, "matrix products of the cell in bfloat16: faster on CPUs with avx512_bf16 or amx")
+    half: Literal["auto"] | bool = option(False, "matrix products of the cell in bfloat16; auto: on CPUs that compute with it")
     log_std: float = option(0.0, "initial log standard deviation of Box actions; learned")
 
     def __post_init__(self) -> None:
@@ -67,7 +68,10 @@ class Recurrent(NeuralPolicy):
         bodies = {name: Mlp((size, *config.hidden), config.activation) for name, size in sizes.items()}
         self.towers = nn.ModuleDict(bodies)
         self.cells = nn.ModuleDict(
-            {name: CELLS[config.cell]((size, *config.hidden)[-1], config.width, half=config.half) for name, size in sizes.items()}
+            {
+                name: CELLS[config.cell]((size, *config.hidden)[-1], config.width, half=in_half(config.half))
+                for name, size in sizes.items()
+            }
         )
         if config.cell != "none":
             self.memory = {name: CELLS[config.cell].leaf_of(config.width) for name in sizes}

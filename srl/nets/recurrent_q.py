@@ -11,6 +11,7 @@ from srl.api.batch import Batch
 from srl.api.neural import Heads
 from srl.api.policy import EncoderConfig, PolicySpec
 from srl.core.load import option
+from srl.core.machine import in_half
 from srl.nets.cells import CELLS
 from srl.nets.mlp import Mlp
 from srl.nets.numpy_mlp import WIDEST, check_weights
@@ -32,7 +33,7 @@ class RecurrentQConfig(EncoderConfig):
     layer_norm: bool = option(False, "normalize the outputs of every hidden layer, except the cell, before the activation")
     dueling: bool = option(True, "after the cell, one layer for the value of the state and one for advantages")
     rungs: int = option(1, "number of exploration rates that the envs take turns with; see algorithm.ladder", low=1, high=WIDEST)
-    half: bool = option(False, "matrix products of the cell in bfloat16: faster on CPUs with avx512_bf16 or amx")
+    half: Literal["auto"] | bool = option(False, "matrix products of the cell in bfloat16; auto: on CPUs that compute with it")
 
     def __post_init__(self) -> None:
         check_weights("hidden", (*self.hidden, self.width, self.width))
@@ -49,7 +50,7 @@ class RecurrentQ(QPolicy):
         self.encoder = Encoder(spec.obs, config)
         self.body = Mlp((self.encoder.size, *config.hidden), config.activation, config.layer_norm)
         self._body = Towers((self.body, [])) if config.hidden and not config.layer_norm else None
-        self.cell = CELLS[config.cell]((self.encoder.size, *config.hidden)[-1], config.width, half=config.half)
+        self.cell = CELLS[config.cell]((self.encoder.size, *config.hidden)[-1], config.width, half=in_half(config.half))
         if config.cell != "none":
             self.memory = {"cell": self.cell.leaf_of(config.width)}
         after = (config.width,) if config.dueling else ()
