@@ -23,8 +23,9 @@ def limit_here() -> None:
         os.environ.setdefault(name, value)
 
 
-def limit_numpy(threads: int) -> None:
-    """For numpy when it is loaded already, as in a notebook: for small products a second thread doubles CPU time without gain."""
+def limit_numpy() -> None:
+    """One thread for products in numpy, which may be loaded already. A second one spins while it waits for work: it keeps the
+    threads of torch from their cores, and can make an update four times as slow."""
     numpy = importlib.util.find_spec("numpy")
     if numpy is None or numpy.origin is None:
         return
@@ -32,7 +33,7 @@ def limit_numpy(threads: int) -> None:
         library = ctypes.CDLL(str(file))
         for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_", "openblas_set_num_threads"):
             if hasattr(library, name):
-                getattr(library, name)(threads)
+                getattr(library, name)(1)
                 break
 
 

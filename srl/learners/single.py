@@ -34,7 +34,7 @@ class SingleLearner:
         inside = 1 if issubclass(task.algorithm, InParts) else task.threads  # threads are for its parts: decision 25
         if inside != torch.get_num_threads():
             torch.set_num_threads(inside)
-        limit_numpy(inside)
+        limit_numpy()
         self.task = task
         self.config = config
         self.ranks = ranks = task.ranks
