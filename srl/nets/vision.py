@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from srl.core.spec import Leaf
 from srl.nets.mlp import linear
 from srl.nets.products import product
 
+Pair: TypeAlias = tuple[Tensor, Tensor]
+"""Weight and bias of a layer."""
 DEPTHS = (16, 32, 32)
 """Channels of the sections of the ResNet."""
 
@@ -37,15 +40,19 @@ class PictureEncoder(nn.Module):
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
         self.convolutions = nn.ModuleList(layers)
+        self._acting: tuple[Any, list[Pair]] | None = None
+        """The weights as `_pairs` gives them, and what they were made from."""
         with torch.no_grad():
-            size = self._convolve(torch.zeros(1, channels, height, width)).flatten(1).shape[1]
+            sample = torch.zeros(1, channels, height, width)
+            size = self._convolve(sample, [_prepared(layer, sample) for layer in layers]).flatten(1).shape[1]
         self.out = linear(size, config.features, math.sqrt(2.0))
 
     def forward(self, pictures: Tensor) -> Tensor:
         """[..., three sizes] uint8 -> [..., features]."""
         flat = pictures.reshape(-1, *pictures.shape[-3:])
-        x = flat.permute(0, 3, 1, 2) if self.last else flat
-        features = torch.relu(self._out(self._convolve(self._dense(x)).flatten(1)))
+        x = self._dense(flat.permute(0, 3, 1, 2) if self.last else flat)
+        *pairs, out = self._ready(x)
+        features = torch.relu(_multiplied(self._convolve(x, pairs).flatten(1), out))
         return features.float().view(*pictures.shape[:-3], features.shape[-1])
 
     def _dense(self, x: Tensor) -> Tensor:
@@ -59,26 +66,41 @@ class PictureEncoder(nn.Module):
             dense[..., channel] = x[:, channel]
         return dense.permute(0, 3, 1, 2)
 
-    def _out(self, x: Tensor) -> Tensor:
-        weight, bias = self.out.weight, self.out.bias
-        if x.dtype == torch.float32:
-            return product(x, weight, bias)
-        return nn.functional.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+    def _ready(self, x: Tensor) -> list[Pair]:
+        """The weights for `x`. Acting keeps them until others are loaded: preparing them costs as much as eight images."""
+        if _is_traced():
+            return self._pairs(x)
+        if not torch.is_inference_mode_enabled():
+            self._acting = None  # they may be trained now
+            return self._pairs(x)
+        weights = list(self.parameters())
+        if any(one.is_inference() for one in weights):  # their changes are not counted
+            return self._pairs(x)
+        made_from = (x.dtype, x.device, *((one.data_ptr(), one._version) for one in weights))
+        if self._acting is None or self._acting[0] != made_from:
+            self._acting = made_from, self._pairs(x)
+        return self._acting[1]
 
-    def _convolve(self, x: Tensor) -> Tensor:
+    def _pairs(self, x: Tensor) -> list[Pair]:
+        """Weight and bias of each convolution, then of the last layer, in the type of `x`. The first takes bytes."""
+        pairs = [_prepared(layer, x, SCALE if depth == 0 else 1.0) for depth, layer in enumerate(self.convolutions)]
+        return [*pairs, (self.out.weight.to(x.dtype), self.out.bias.to(x.dtype))]
+
+    def _convolve(self, x: Tensor, pairs: list[Pair]) -> Tensor:
         if self.kind == "impala":
-            return self._sections(x)
-        for depth, layer in enumerate(self.convolutions):
-            x = _convolved(x, layer, SCALE if depth == 0 else 1.0).relu_()
+            return self._sections(x, pairs)
+        for layer, pair in zip(self.convolutions, pairs, strict=True):
+            x = _convolved(x, layer, pair).relu_()
         return x
 
-    def _sections(self, x: Tensor) -> Tensor:
+    def _sections(self, x: Tensor, pairs: list[Pair]) -> Tensor:
         """Espeholt et al. 2018: a convolution and a maximum that halves the picture, then two residual blocks."""
-        for depth in range(0, len(self.convolutions), 5):
-            first, *blocks = self.convolutions[depth : depth + 5]
-            x = nn.functional.max_pool2d(_convolved(x, first, SCALE if depth == 0 else 1.0), 3, 2, 1)
+        layers = list(zip(self.convolutions, pairs, strict=True))
+        for depth in range(0, len(layers), 5):
+            first, *blocks = layers[depth : depth + 5]
+            x = nn.functional.max_pool2d(_convolved(x, *first), 3, 2, 1)
             for one, two in (blocks[:2], blocks[2:]):
-                x = x + _convolved(_convolved(torch.relu(x), one).relu_(), two)
+                x = x + _convolved(_convolved(torch.relu(x), *one).relu_(), *two)
         return torch.relu(x)
 
 
@@ -86,13 +108,22 @@ def _section(low: int, high: int) -> list[nn.Conv2d]:
     return [nn.Conv2d(low, high, 3, 1, 1), *(nn.Conv2d(high, high, 3, 1, 1) for _ in range(4))]
 
 
-def _convolved(x: Tensor, layer: nn.Module, scale: float = 1.0) -> Tensor:
-    """A convolution in the type of `x`, whose weights are scaled instead of its input."""
+def _prepared(layer: nn.Module, x: Tensor, scale: float = 1.0) -> Pair:
+    """Weight and bias for a convolution of `x`: scaled, instead of its input, and channels last on CPU."""
     assert isinstance(layer, nn.Conv2d) and layer.bias is not None
     weight = layer.weight if scale == 1.0 else layer.weight * scale
     if x.device.type == "cpu":
         weight = weight.to(x.dtype).contiguous(memory_format=torch.channels_last)
-    return nn.functional.conv2d(x, weight, layer.bias.to(x.dtype), layer.stride, layer.padding)
+    return weight, layer.bias.to(x.dtype)
+
+
+def _convolved(x: Tensor, layer: nn.Module, pair: Pair) -> Tensor:
+    assert isinstance(layer, nn.Conv2d)
+    return nn.functional.conv2d(x, *pair, layer.stride, layer.padding)
+
+
+def _multiplied(x: Tensor, pair: Pair) -> Tensor:
+    return product(x, *pair) if x.dtype == torch.float32 else nn.functional.linear(x, *pair)
 
 
 def _is_traced() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from srl.api.batch import Batch
 from srl.api.env import Discrete
+from srl.api.flat import flatten
 from srl.api.inputs import encoders, kind_of
 from srl.api.policy import PictureConfig, PolicySpec
 from srl.core.spec import Leaf
@@ -40,13 +42,14 @@ def test_pictures_and_vectors_are_encoded_together_and_both_learn(shape: tuple[i
 def test_compiled_networks_give_the_same_numbers() -> None:
     torch.manual_seed(0)
     spec = PolicySpec(obs=Leaf((4, 36, 36), "uint8"), action=Discrete(4))
-    plain, compiled = (ActorCritic(ActorCritic.Config(features=16, compile=on), spec) for on in (False, True))
+    plain, compiled = (ActorCritic(ActorCritic.Config(features=16, compile=on, encoder_half=False), spec) for on in (False, True))
     compiled.load_state_dict(plain.state_dict())
     batch = Batch.of(obs=torch.randint(0, 255, (3, 2, 4, 36, 36), dtype=torch.uint8), reward=torch.zeros(2, 2))
     for one in (plain, compiled):
         one.unroll(batch)["value"].sum().backward()
     torch.testing.assert_close(plain.unroll(batch)["logits"], compiled.unroll(batch)["logits"], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(plain.critic.layers[0].weight.grad, compiled.critic.layers[0].weight.grad, atol=1e-3, rtol=1e-3)
+    ours, theirs = (one.encoders[0].out.weight.grad for one in (plain, compiled))
+    torch.testing.assert_close(theirs, ours, atol=1e-3, rtol=1e-3)
 
 
 def test_a_subclass_has_no_twin_of_its_parent() -> None:
@@ -119,9 +122,41 @@ def test_the_scale_in_the_first_layer_is_that_of_the_picture(kind: str) -> None:
     pictures = torch.randint(0, 255, (2, 3, 3, 36, 40), dtype=torch.uint8)
     first = encoder.convolutions[0]
     x = torch.nn.functional.conv2d(pictures.flatten(0, 1).float() / 255.0, first.weight, first.bias, first.stride, first.padding)
-    got = vision._convolved(encoder._dense(pictures.flatten(0, 1)), first, 1 / 255.0)
+    dense = encoder._dense(pictures.flatten(0, 1))
+    got = vision._convolved(dense, first, vision._prepared(first, dense, 1 / 255.0))
     torch.testing.assert_close(got, x, atol=1e-5, rtol=1e-5)
     assert encoder(pictures).shape == (2, 3, 8)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_acting_sees_weights_that_were_loaded_or_trained_meanwhile(half: bool) -> None:
+    encoder = PictureEncoder(Leaf((4, 42, 42), "uint8"), PictureConfig(features=8, encoder="nature", encoder_half=half))
+    flat, _ = flatten(encoder.parameters()) or pytest.fail()
+    pictures = torch.randint(0, 255, (2, 4, 42, 42), dtype=torch.uint8)
+
+    def acts_as_it_trains() -> torch.Tensor:
+        with torch.inference_mode():
+            acted = encoder(pictures)
+        trained = encoder(pictures)
+        torch.testing.assert_close(acted.clone(), trained.detach())
+        return trained
+
+    first = acts_as_it_trains()
+    with torch.no_grad():
+        flat.mul_(0.5)  # as an optimizer does after it, not by way of the parameters
+    assert not torch.equal(acts_as_it_trains(), first)
+    with torch.inference_mode():
+        encoder(pictures)
+    with torch.no_grad():
+        for one in encoder.parameters():
+            one.copy_(torch.ones_like(one))  # as load does
+    acts_as_it_trains()
+    with torch.inference_mode():
+        encoder(pictures)
+    encoder = deepcopy(encoder)
+    with torch.no_grad():
+        encoder.out.weight.zero_()
+    acts_as_it_trains()
 
 
 @pytest.mark.parametrize("kind", ["nature", "impala"])
