@@ -24,14 +24,14 @@ class APPOConfig(PPOConfig):
     epochs: int = option(4, "passes over a batch", low=1)
     objective: Literal["coupled", "decoupled"] = option(
         "coupled",
-        "clip the ratio to the actors' policy; decoupled: the ratio to the proximal policy, weighted by its own to the actors'",
+        "clip: clip the ratio to the actors' policy; decoupled: that to the proximal policy, with importance weights",
     )
-    clip_rho: float = option(1.0, "upper bound of the weights rho of temporal differences and of advantages", above=0)
+    clip_rho: float = option(1.0, "upper bound of the importance weights rho of temporal differences and advantages", above=0)
     clip_c: float = option(1.0, "upper bound of the trace weights c", above=0)
     target_every: int = option(
-        4, "updates between two moves of the proximal policy, which also gives the values of targets", low=1
+        4, "updates between two steps of the proximal policy, whose values are used in the targets", low=1
     )
-    tau: float = option(1.0, "share of the way that it moves; 1: it is copied", above=0, high=1)
+    tau: float = option(1.0, "how far it moves towards the policy at each step; 1: copy the policy", above=0, high=1)
 
 
 class APPO(PPO):

@@ -24,11 +24,11 @@ class CriticConfig:
     hidden: tuple[int, ...] = option((256, 256), "sizes of the hidden layers", low=1, high=WIDEST)
     activation: Literal["relu", "tanh", "elu"] = option("relu", "activation after every hidden layer")
     norm: Literal["no", "layer", "batch"] = option(
-        "no", "normalization before every activation; batch: of the inputs too (CrossQ)"
+        "no", "normalization before every activation; batch: also of the inputs (CrossQ)"
     )
-    half: Literal["auto"] | bool = option(False, "matrix products in bfloat16; auto: on CPUs that compute with it")
+    half: Literal["auto"] | bool = option(False, "matrix products in bfloat16; auto: on CPUs that support it")
     tau: float | None = option(
-        0.005, "share by which target networks follow at an update; null: no target networks", above=0, high=1
+        0.005, "how far target networks move towards the critics at each update; null: no target networks", above=0, high=1
     )
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ class DDPGConfig(NoiseConfig):
 
     lr: Schedule = option(Schedule(1e-3), "learning rate of actor and critics", low=0)
     gamma: float = option(0.99, "discount factor", low=0, high=1)
-    n_step: int = option(1, "rewards before the bootstrap value", low=1)
+    n_step: int = option(1, "number of rewards summed before the bootstrap value", low=1)
     critic: CriticConfig = field(default_factory=CriticConfig)
     """Size of a critic, and how its target follows."""
 

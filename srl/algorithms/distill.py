@@ -29,10 +29,10 @@ class DistillConfig:
     teacher: str = option(help="folder of the run whose policy is the teacher")
     which: str = option("best", "its checkpoint: best, latest, or a name")
     divergence: Literal["forward", "reverse"] = option(
-        "forward", "forward: KL from teacher to student, covers all that the teacher does; reverse: prefers what it does most"
+        "forward", "forward: KL from teacher to student, covers all that the teacher does; reverse: focuses on what it does most"
     )
     value_weight: float = option(
-        0.5, "weight of the squared distance to the teacher's values; 0: the student's are not trained", low=0
+        0.5, "weight of the squared distance to the teacher's values; 0: do not train the student's values", low=0
     )
     lr: Schedule = option(Schedule(1e-3), "learning rate of Adam", low=0)
     epochs: int = option(2, "passes over a batch", low=1)

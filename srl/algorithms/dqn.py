@@ -25,14 +25,16 @@ class DQNConfig:
 
     lr: Schedule = option(Schedule(5e-4), "learning rate of Adam", low=0)
     gamma: float = option(0.99, "discount factor", low=0, high=1)
-    n_step: int = option(3, "rewards before the bootstrap value", low=1)
-    double: bool = option(True, "the network itself chooses the next action, its target network judges it")
+    n_step: int = option(3, "number of rewards summed before the bootstrap value", low=1)
+    double: bool = option(True, "double Q-learning: the network chooses the next action, its target network evaluates it")
     prioritised: bool = option(False, "draw transitions by their errors")
-    loss: Literal["huber", "mse"] = option("huber", "loss of an error; distributions always have the cross-entropy")
+    loss: Literal["huber", "mse"] = option("huber", "loss for each error; distributions always use cross-entropy")
     epsilon: Schedule = option(Schedule(1.0, 0.05, until=0.1), "share of random actions, from the first update on", low=0, high=1)
     ladder: float = option(7.0, "with policy.rungs: the last rung explores with epsilon ** (1 + ladder)", low=0)
-    target_every: int = option(1, "updates between two moves of the target network", low=1)
-    tau: float = option(0.005, "share of the way that it moves; 1 copies it, as with target_every=500", above=0, high=1)
+    target_every: int = option(1, "updates between two steps of the target network", low=1)
+    tau: float = option(
+        0.005, "how far it moves towards the network; 1: copy the network, for example with target_every=500", above=0, high=1
+    )
     max_grad_norm: float | None = option(10.0, "maximum gradient norm; null: no clipping", above=0)
 
 

@@ -13,9 +13,9 @@ from srl.core.schedule import Schedule
 class NoiseConfig:
     """Settings of the noise."""
 
-    noise: Schedule = option(Schedule(0.1), "deviation of the noise on actions, which are within [-1, 1]", low=0)
+    noise: Schedule = option(Schedule(0.1), "standard deviation of the noise on actions, which are within [-1, 1]", low=0)
     least_noise: float | None = option(
-        None, "deviation in one env, rising to `noise` in another: a ladder; null: `noise` in all", low=0
+        None, "smallest standard deviation: envs get values from this up to `noise`; null: `noise` in all envs", low=0
     )
 
 

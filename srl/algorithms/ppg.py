@@ -27,10 +27,10 @@ class PPGConfig(PPOConfig):
     """Settings of PPG: those of PPO and of the auxiliary phase."""
 
     epochs: int = option(1, "passes over a batch", low=1)
-    every: int = option(32, "updates between two auxiliary phases, which train on the rows of all of them", low=1)
-    auxiliary_epochs: int = option(6, "passes over these rows; 0: PPO", low=0)
+    every: int = option(32, "updates between two auxiliary phases; each trains on the rows of all these updates", low=1)
+    auxiliary_epochs: int = option(6, "passes over these rows; 0: no auxiliary phase, plain PPO", low=0)
     auxiliary_minibatch: int = option(1024, "maximum rows per minibatch of the auxiliary phase", low=1)
-    auxiliary_lr: Schedule = option(Schedule(5e-4), "learning rate of the auxiliary phase, which has an Adam of its own", low=0)
+    auxiliary_lr: Schedule = option(Schedule(5e-4), "learning rate of the auxiliary phase, which has its own Adam", low=0)
     clone: float = option(1.0, "weight of the KL divergence from the policy before the phase", low=0)
 
 

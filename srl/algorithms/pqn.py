@@ -22,7 +22,7 @@ class PQNConfig:
 
     lr: Schedule = option(Schedule(2.5e-4), "learning rate of Adam", low=0)
     gamma: float = option(0.99, "discount factor", low=0, high=1)
-    lam: float = option(0.65, "lambda of Q(lambda); 0: targets of one step, 1: of as many as there are", low=0, high=1)
+    lam: float = option(0.65, "lambda of Q(lambda); 0: one-step targets, 1: as many steps as there are", low=0, high=1)
     epsilon: Schedule = option(Schedule(1.0, 0.05, until=0.2), "share of random actions, from the first update on", low=0, high=1)
     ladder: float = option(7.0, "with policy.rungs: the last rung explores with epsilon ** (1 + ladder)", low=0)
     epochs: int = option(4, "passes over a batch", low=1)

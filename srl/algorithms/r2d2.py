@@ -23,18 +23,22 @@ class R2D2Config:
 
     lr: Schedule = option(Schedule(5e-4), "learning rate of Adam", low=0)
     gamma: float = option(0.99, "discount factor", low=0, high=1)
-    burn_in: int = option(8, "rows in front of a sequence that only warm the memory up", low=0)
+    burn_in: int = option(8, "rows before a sequence that only warm up the memory", low=0)
     length: int = option(32, "trained rows of a sequence", low=1)
-    n_step: int = option(5, "rewards before the bootstrap value", low=1)
-    double: bool = option(True, "the network itself chooses the next action, its target network judges it")
+    n_step: int = option(5, "number of rewards summed before the bootstrap value", low=1)
+    double: bool = option(True, "double Q-learning: the network chooses the next action, its target network evaluates it")
     rescale: bool = option(True, "learn values on a scale that grows like a square root, so that returns need no clipping")
     prioritised: bool = option(True, "draw sequences by their errors")
-    eta: float = option(0.9, "share of the largest error in the priority of a sequence; the mean has the rest", low=0, high=1)
+    eta: float = option(
+        0.9, "weight of the largest error in the priority of a sequence; the mean error has the rest", low=0, high=1
+    )
     refresh: bool = option(False, "write the recurrent state after the burn-in back into the replay")
     epsilon: Schedule = option(Schedule(1.0, 0.05, until=0.1), "share of random actions, from the first update on", low=0, high=1)
     ladder: float = option(7.0, "with policy.rungs: the last rung explores with epsilon ** (1 + ladder)", low=0)
-    target_every: int = option(1, "updates between two moves of the target network", low=1)
-    tau: float = option(0.005, "share of the way that it moves; 1 copies it, as with target_every=500", above=0, high=1)
+    target_every: int = option(1, "updates between two steps of the target network", low=1)
+    tau: float = option(
+        0.005, "how far it moves towards the network; 1: copy the network, for example with target_every=500", above=0, high=1
+    )
     max_grad_norm: float | None = option(10.0, "maximum gradient norm; null: no clipping", above=0)
 
 

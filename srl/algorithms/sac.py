@@ -23,15 +23,17 @@ class SACConfig:
 
     lr: Schedule = option(Schedule(1e-3), "learning rate of actor and critics", low=0)
     gamma: float = option(0.99, "discount factor", low=0, high=1)
-    n_step: int = option(1, "rewards before the bootstrap value", low=1)
+    n_step: int = option(1, "number of rewards summed before the bootstrap value", low=1)
     temperature: float | None = option(None, "weight of the entropy; null: learned", low=0)
-    initial_temperature: float = option(1.0, "the learned temperature at the start", above=0)
+    initial_temperature: float = option(1.0, "initial value of the learned temperature", above=0)
     temperature_lr: Schedule = option(Schedule(1e-3), "learning rate of the temperature", low=0)
-    target_entropy: float | None = option(None, "entropy that the temperature aims at; null: minus the size of an action")
-    critics: int = option(2, "number of critics; the smallest value counts", low=1)
+    target_entropy: float | None = option(
+        None, "entropy that the temperature aims for; null: minus the number of action components"
+    )
+    critics: int = option(2, "number of critics; the smallest value is used", low=1)
     critic: CriticConfig = field(default_factory=CriticConfig)
     """Sizes and targets of the critics."""
-    actor_every: int = option(1, "updates of the critics for each of actor and temperature", low=1)
+    actor_every: int = option(1, "updates of the critics for each update of actor and temperature", low=1)
     betas: tuple[float, float] = option((0.9, 0.999), "decay rates of Adam's moments", low=0, high=1)
 
 

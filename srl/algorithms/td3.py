@@ -15,9 +15,9 @@ from srl.core.load import option
 class TD3Config(DDPGConfig):
     """Settings of TD3."""
 
-    critics: int = option(2, "number of critics; the smallest value counts", low=1)
-    actor_every: int = option(2, "updates of the critics for each of actor and targets", low=1)
-    target_noise: float = option(0.2, "deviation of the noise on the target's actions", low=0)
+    critics: int = option(2, "number of critics; the smallest value is used", low=1)
+    actor_every: int = option(2, "updates of the critics for each update of actor and targets", low=1)
+    target_noise: float = option(0.2, "standard deviation of the noise on the target's actions", low=0)
     target_noise_clip: float = option(0.5, "bound of this noise", low=0)
 
 

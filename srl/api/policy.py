@@ -23,7 +23,7 @@ class PictureConfig:
     encoder: Literal["auto", "nature", "impala", "small"] = option(
         "auto", "nature (the CNN of Mnih et al. 2015), impala (the ResNet of Espeholt et al. 2018) or small; auto: by the size"
     )
-    encoder_half: Literal["auto"] | bool = option("auto", "encode images in bfloat16; auto: on CPUs that compute with it")
+    encoder_half: Literal["auto"] | bool = option("auto", "encode images in bfloat16; auto: on CPUs that support it")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ def stop(argv: list[str]) -> int:
         "srl stop", "end a run: finish complete batches, save, print the command that resumes; as Ctrl-C in its terminal does"
     )
     parser.add_argument("--now", action="store_true", help="end at once, without a new checkpoint")
-    parser.add_argument("--no-wait", action="store_true", help="return as soon as the run has been told")
+    parser.add_argument("--no-wait", action="store_true", help="return at once instead of waiting until the run has ended")
     given = parser.parse_args(argv)
     ask = asking(given.run, given.address)
     facts = ask(what="status")
@@ -55,7 +55,9 @@ def logs(argv: list[str]) -> int:
     parser = _parser("srl logs", "show the last line of every log of a run, or the last lines of one worker's")
     parser.add_argument("worker", nargs="?", help="actor/3")
     parser.add_argument("-n", "--lines", type=number, default=20, help="how many lines (default: 20)")
-    parser.add_argument("-f", "--follow", action="store_true", help="show new lines as they come, until Ctrl-C or the run ends")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="show new lines as they arrive, until Ctrl-C or the end of the run"
+    )
     given = parser.parse_args(argv)
     ask = asking(given.run, given.address)
     if given.worker is None:
@@ -76,7 +78,7 @@ def logs(argv: list[str]) -> int:
 def top(argv: list[str]) -> int:
     """Rates, hosts and processes of a run, renewed every second."""
     parser = _parser("srl top", "show rates, hosts and the busiest processes of a run, every second until Ctrl-C")
-    parser.add_argument("--once", action="store_true", help="print once; so it does where the output is no terminal")
+    parser.add_argument("--once", action="store_true", help="print once (the default if the output is not a terminal)")
     parser.add_argument("-n", "--processes", type=number, default=20, help="how many processes (default: 20)")
     given = parser.parse_args(argv)
     ask = asking(given.run, given.address)
@@ -84,7 +86,7 @@ def top(argv: list[str]) -> int:
     while True:
         facts = ask(what="status")
         if facts["state"] != "running":
-            print(f"{facts['folder']} is not under way: {facts['state']}")
+            print(f"{facts['folder']} is not active: {facts['state']}")
             return 0
         text = f"{facts['folder']}\n{_table(ask(what='top'), given.processes)}"
         print(f"\x1b[2J\x1b[H{text}" if live else text, flush=True)
@@ -107,7 +109,7 @@ def asking(run: str, address: str | None) -> Ask:
     if not path.is_file():
         raise UserError(
             f"there is no {path}",
-            ("expected", f"a run folder, or {CONTROL} out of the folder of a run over several hosts"),
+            ("expected", f"a run folder, or {CONTROL} from the folder of a run over several hosts"),
         )
     from srl.cluster.asking import Access, ask
 
@@ -117,7 +119,9 @@ def asking(run: str, address: str | None) -> Ask:
 
 def _parser(name: str, about: str) -> Parser:
     parser = Parser(prog=name, description=about)
-    parser.add_argument("run", help="a run folder, one above it for the newest run, or control.json of a run on another machine")
+    parser.add_argument(
+        "run", help="a run folder, a folder of runs (its newest run), or control.json of a run on another machine"
+    )
     parser.add_argument("--address", metavar="HOST:PORT", help=ADDRESS)
     return parser
 

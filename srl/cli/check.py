@@ -29,7 +29,9 @@ def check(argv: list[str]) -> int:
 
 
 def _check_env(argv: list[str]) -> int:
-    parser = Parser(prog="srl check env", description="step an env alone: spaces, resets, ends of episodes, seeds, saving")
+    parser = Parser(
+        prog="srl check env", description="test an env without training: spaces, resets, ends of episodes, seeds, saving"
+    )
     parser.add_argument("words", nargs="+", metavar="ENV [key=value ...]", help="env=NAME or NAME, then its settings: env.id=...")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=200)
@@ -52,7 +54,7 @@ def _check_suite(kind: str, argv: list[str]) -> int:
     help_ = f"{kind}=NAME or NAME, then {usual}; env=NAME: with its observations and actions"
     parser.add_argument("words", nargs="+", metavar=f"{kind.upper()} [key=value ...]", help=help_)
     parser.add_argument(
-        "--only", action="append", default=[], metavar="CHECK", help="this check alone, by its name; may be repeated"
+        "--only", action="append", default=[], metavar="CHECK", help="run only the check with this name; may be repeated"
     )
     given = parser.parse_intermixed_args(argv)
     data = _composed(kind, given.words)

@@ -39,9 +39,9 @@ _WITH_RUNS = ("eval", "play", "watch", "export", "status")
 
 def completion(argv: list[str]) -> int:
     """Print the script for a shell, or with `--words` what may follow a line."""
-    parser = Parser(prog="srl completion", description='print the completion of words for a shell: eval "$(srl completion bash)"')
+    parser = Parser(prog="srl completion", description='print the completion script for a shell: eval "$(srl completion bash)"')
     parser.add_argument("shell", nargs="?", choices=sorted(SCRIPTS), help="the shell that the script is for")
-    parser.add_argument("--words", metavar="LINE", help="print what may follow this line; the script calls it")
+    parser.add_argument("--words", metavar="LINE", help="print the completions of this line; used by the script")
     given = parser.parse_args(argv)
     if given.words is not None:
         print("\n".join(sorted(set(words(given.words)))))

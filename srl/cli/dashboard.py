@@ -13,11 +13,11 @@ def dashboard(argv: list[str]) -> int:
     """Serve the page until Ctrl-C."""
     parser = Parser(
         prog="srl dashboard",
-        description="serve a page about one run, or about all runs in a folder, whether they are under way or have ended."
-        " It is served on this host only, and needs the token in the address that is printed. Ctrl-C ends it, not the runs.",
+        description="serve a page about one run or all runs in a folder, active or ended."
+        " It is served on this host only, and needs the token in the printed address. Ctrl-C ends the page, not the runs.",
     )
     parser.add_argument("folder", nargs="?", default="runs", help="a run folder, or a folder with runs (default: runs)")
-    parser.add_argument("--port", type=int, default=0, help="port of the page (default: any that is free)")
+    parser.add_argument("--port", type=int, default=0, help="port of the page (default: any free one)")
     given = parser.parse_args(argv)
     found = runs_in([given.folder])
     from srl.dashboard.server import Dashboard
@@ -37,8 +37,8 @@ def report(argv: list[str]) -> int:
     """Write the page to a file."""
     parser = Parser(
         prog="srl report",
-        description="write the page of srl dashboard to one HTML file, as it is now: to mail, to attach, to keep. It needs"
-        " nothing else: films are in it, as far as they fit into 24 MB.",
+        description="write the page of srl dashboard, as it is now, to one HTML file that needs no other files."
+        " It includes films up to 24 MB in total.",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders with runs")
     parser.add_argument("--out", metavar="FILE", default="report.html", help="file to write (default: report.html)")
@@ -62,7 +62,7 @@ def compare(argv: list[str]) -> int:
         description="compare runs: the settings in which they differ, curves, and final figures with 95 % intervals. Runs that"
         " differ in their seed only are one group: its figure is the interquartile mean, its interval a stratified bootstrap.",
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders with runs (a sweep)")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders with runs, such as a sweep")
     parser.add_argument("--png", metavar="FILE", help="also draw the curves with their intervals")
     parser.add_argument("--metric", default="episode/return", help="figure of metrics.jsonl to compare (default: episode/return)")
     given = parser.parse_args(argv)

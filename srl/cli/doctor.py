@@ -43,12 +43,12 @@ class Trouble:
 
 def doctor(argv: list[str]) -> int:
     """Print what the machine and the installation have, then the troubles. Exit code 2 if one of them stops runs."""
-    Parser(prog="srl doctor", description="look for the usual troubles of a machine and of the installation").parse_args(argv)
+    Parser(prog="srl doctor", description="look for common problems of the machine and the installation").parse_args(argv)
     from srl.store.run_folder import describe_machine
 
     machine = Machine.here()
     facts = dict(describe_machine())
-    facts["usable cores"] = f"{machine.cores} (affinity and cgroup quota counted)"
+    facts["usable cores"] = f"{machine.cores} (after CPU affinity and cgroup quota)"
     facts["GPUs"] = str(machine.gpus)
     facts["free for streams"] = size(machine.shared_free)
     facts["free on disk"] = size(shutil.disk_usage(Path.cwd()).free)
@@ -96,17 +96,17 @@ def kernel() -> Trouble | None:
     try:
         os.close(os.memfd_create("srl-doctor", os.MFD_CLOEXEC))
     except (AttributeError, OSError) as error:
-        return Trouble(f"no memory can be shared between processes: {error}", "mode=inline, or Linux 3.17 or newer", True)
+        return Trouble(f"processes cannot share memory: {error}", "mode=inline, or Linux 3.17 or newer", True)
     version = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if version is not None and (int(version[1]), int(version[2])) < (4, 18):
-        return Trouble(f"the kernel is old: {os.uname().release}", "a system from 2019 or later; older ones have not been tried")
+        return Trouble(f"the kernel is old: {os.uname().release}", "a system from 2019 or later; older ones have not been tested")
     return None
 
 
 def memory(free: int) -> Trouble | None:
     """RAM within the limit of the container."""
     if free < GB:
-        hint = "end other programs, or give the container more; smaller runs: sampling.envs, replay.size"
+        hint = "end other programs, give the container more memory, or make runs smaller: sampling.envs, replay.size"
         return Trouble(f"only {size(free)} of memory is free", hint, free < GB // 4)
     return None
 
@@ -134,21 +134,21 @@ def threads(variables: Mapping[str, str], usable: int) -> Trouble | None:
 def files(limit: int) -> Trouble | None:
     """Each worker takes about ten open files in the process that starts it, and each stream some more."""
     if 0 <= limit < 1024:
-        return Trouble(f"a process may open {limit} files only", "ulimit -n 4096, in the shell that starts the run", limit < 256)
+        return Trouble(f"a process may open only {limit} files", "ulimit -n 4096, in the shell that starts the run", limit < 256)
     return None
 
 
 def processes(limit: int) -> Trouble | None:
     """Threads count too."""
     if 0 <= limit < 512:
-        return Trouble(f"this user may have {limit} processes and threads only", "ulimit -u 4096, or fewer sampling.workers")
+        return Trouble(f"this user may have only {limit} processes and threads", "ulimit -u 4096, or fewer sampling.workers")
     return None
 
 
 def disk(folder: Path, free: int) -> Trouble | None:
     """Checkpoints and logs need room."""
     if not os.access(folder, os.W_OK):
-        return Trouble(f"{folder} cannot be written to, so runs have no place", "--runs DIR, or another folder", True)
+        return Trouble(f"{folder} cannot be written to, so no run can start here", "--runs DIR, or another folder", True)
     if free < GB:
         return Trouble(f"only {size(free)} is free on the disk of {folder}", "free some space, or --runs DIR", free < GB // 20)
     return None
@@ -185,7 +185,9 @@ def clock(now: float, written: float) -> Trouble | None:
     """Certificates between hosts are valid from the present on."""
     if now < written - 60:
         days = (written - now) / 86400
-        return Trouble(f"the clock is behind: this package was installed {days:.1f} days from now", "timedatectl set-ntp true")
+        return Trouble(
+            f"the clock is behind: this package was installed {days:.1f} days in the future", "timedatectl set-ntp true"
+        )
     return None
 
 
@@ -193,7 +195,7 @@ def cuda(gpus: int, torch: str, packages: list[str]) -> Trouble | None:
     """A build of torch without CUDA where there are GPUs, or libraries of two versions of CUDA."""
     if gpus and "+cpu" in torch:
         return Trouble(
-            f"torch {torch} cannot use the {count(gpus, 'GPU')}", "pip install --force-reinstall torch, its CUDA build"
+            f"torch {torch} cannot use the {count(gpus, 'GPU')}", "install the CUDA build: pip install --force-reinstall torch"
         )
     majors = sorted({found[1] for name in packages if (found := re.search(r"-cu(\d+)$", name))})
     if len(majors) > 1:
@@ -215,7 +217,7 @@ def pictures(variables: Mapping[str, str], mujoco: bool, library: Callable[[str]
     tried = [libraries[wanted]] if wanted in libraries else list(libraries.values())
     if not any(library(name) for name in tried):
         hint = "apt install libegl1 libgl1, or libosmesa6"
-        return Trouble(f"MuJoCo cannot draw pictures: no {' or '.join(tried)} library is found", hint)
+        return Trouble(f"MuJoCo cannot render: no {' or '.join(tried)} library is found", hint)
     return None
 
 

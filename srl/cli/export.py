@@ -16,12 +16,12 @@ def export(argv: list[str]) -> int:
         description="write the policy of a run as a program for other software, with its normalizer, mask and memory,"
         " and check that it acts as the original",
     )
-    parser.add_argument("run", help="a run folder, or a folder above it for the newest run in it")
+    parser.add_argument("run", help="a run folder, or a folder of runs for its newest run")
     parser.add_argument("--format", choices=("onnx", "pt2"), default="onnx", help="onnx, or pt2 for torch (default: onnx)")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
-    parser.add_argument("--policy", metavar="NAME", help="one of several policies (default: all that learn)")
+    parser.add_argument("--policy", metavar="NAME", help="which policy, if there are several (default: all that learn)")
     parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="where to (default: exports/ of the run); the contract beside it"
+        "--out", metavar="FILE", type=Path, help="file to write (default: in exports/ of the run), next to a JSON file about it"
     )
     parser.add_argument("--observations", type=number, default=1000, help="number of observations compared (default: 1000)")
     given = parser.parse_args(argv)

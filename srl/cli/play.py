@@ -85,11 +85,13 @@ def play(argv: list[str]) -> int:
 
 def tag(argv: list[str]) -> int:
     """Keep a version for good, under a name."""
-    parser = Parser(prog="srl tag", description="keep a version of a run for good under a name: load=RUN@NAME, --checkpoint NAME")
-    parser.add_argument("run", help="a run folder, or a folder above it for the newest run in it")
+    parser = Parser(
+        prog="srl tag", description="keep a version of a run permanently under a name: load=RUN@NAME, --checkpoint NAME"
+    )
+    parser.add_argument("run", help="a run folder, or a folder of runs for its newest run")
     parser.add_argument("name", help="letters, digits, dots, - and _")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000 (default: best)")
-    parser.add_argument("--policy", help="of several policies that learn; default: all of them")
+    parser.add_argument("--policy", help="which policy, if several learn (default: all of them)")
     given = parser.parse_args(argv)
     from srl.loaded import load_run
     from srl.store.weights import tag as write_tag
@@ -106,7 +108,7 @@ def tag(argv: list[str]) -> int:
 
 def _parser(prog: str, about: str) -> Parser:
     parser = Parser(prog=prog, description=about)
-    parser.add_argument("run", help="a run folder, or a folder above it for the newest run in it")
+    parser.add_argument("run", help="a run folder, or a folder of runs for its newest run")
     parser.add_argument("--checkpoint", default="best", help="best, latest, step_000100000, a tag (default: best)")
     sampled = "sample actions, as in training (default: as the run was evaluated)"
     parser.add_argument("--sampled", dest="greedy", action="store_const", const=False, help=sampled)

@@ -26,23 +26,29 @@ _SLABS = 120_000
 
 def scale_parser() -> Parser:
     """The words and options of `srl bench scale`."""
-    parser = Parser(prog="srl bench scale", description="what a run would do on many hosts, from unit costs measured here")
+    parser = Parser(
+        prog="srl bench scale", description="predict how a run would behave on many hosts, from unit costs measured here"
+    )
     parser.add_argument("words", nargs="*", help="experiment=NAME and overrides")
     parser.add_argument("--hosts", type=int, required=True, help="hosts with actors")
-    parser.add_argument("--cores", type=int, help="cores of each, an actor on every one; default: those in the file, else 1")
-    parser.add_argument("--envs", type=int, help="envs of one actor; default: as many as the file gives it on its own hosts")
+    parser.add_argument(
+        "--cores", type=int, help="cores of each host, with an actor on every core; default: as in the file, else 1"
+    )
+    parser.add_argument("--envs", type=int, help="envs of one actor; default: as in the file")
     parser.add_argument(
         "--trainers", type=int, default=1, help="trainers that train one policy together, each on a host of its own"
     )
     parser.add_argument(
-        "--trainer-speed", type=float, default=1.0, help="how much faster a trainer is than one core of this machine"
+        "--trainer-speed", type=float, default=1.0, help="how many times as fast a trainer is as one core of this machine"
     )
     parser.add_argument("--gbit", type=float, default=10.0, help="Gbit/s of a network card, in each direction")
     parser.add_argument("--latency", type=float, default=1e-4, help="seconds of a message on an idle network")
     parser.add_argument("--direct", action="store_true", help="every actor fetches its parameters from the trainer itself")
-    parser.add_argument("--fan-out", type=int, help="hosts that pass parameters on to so many others; default: 8 above 64 hosts")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement of unit costs")
-    parser.add_argument("--check", type=float, metavar="SECONDS", help="also run it, all hosts on this machine, and compare")
+    parser.add_argument(
+        "--fan-out", type=int, help="how many other hosts each host passes parameters on to; default: 8 above 64 hosts"
+    )
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of each measurement of unit costs")
+    parser.add_argument("--check", type=float, metavar="SECONDS", help="also run it with all hosts on this machine, and compare")
     return parser
 
 
@@ -111,8 +117,8 @@ def bottleneck(setup: Setup, outcome: Outcome) -> str:
     if outcome.actors_wait_credit < 0.1:
         return f"the actors: trainers wait {outcome.trainers_wait:.0%} of the time for slabs. More hosts, or a faster env"
     return (
-        f"nobody alone: trainers wait {outcome.trainers_wait:.0%} and actors {outcome.actors_wait_credit:.0%} of the time,"
-        " for each other. A larger staleness.max lets them work at once"
+        f"no single part: trainers wait {outcome.trainers_wait:.0%} and actors {outcome.actors_wait_credit:.0%} of the time,"
+        " for each other. A larger staleness.max lets them work at the same time"
     )
 
 

@@ -24,14 +24,14 @@ def watch(argv: list[str]) -> int:
     """Show a run that is under way, or one that has ended, until Ctrl-C."""
     parser = Parser(
         prog="srl watch",
-        description="show the newest policy of a run at play, in a window or on a page of this host; Ctrl-C detaches,"
-        " and the run continues unchanged. Of a run that has ended, or that keeps its parameters to itself (mode=inline),"
-        " the newest checkpoint plays.",
+        description="watch the newest policy of a run play, in a window or on a page of this host. Ctrl-C ends it,"
+        " and the run continues. If the run has ended, or keeps its parameters to itself (mode=inline),"
+        " the newest checkpoint is shown.",
     )
-    parser.add_argument("run", help="a run folder, or a folder above it for the newest run in it")
+    parser.add_argument("run", help="a run folder, or a folder of runs for its newest run")
     parser.add_argument("--show", choices=("auto", "window", "page"), default="auto", help="auto: a window if there is a display")
-    parser.add_argument("--port", type=int, default=0, help="port of the page (default: any that is free)")
-    parser.add_argument("--fps", type=_positive, help="steps a second (default: as fast as the real thing)")
+    parser.add_argument("--port", type=int, default=0, help="port of the page (default: any free one)")
+    parser.add_argument("--fps", type=_positive, help="steps a second (default: real time)")
     sampled = "sample actions, as in training (default: as the run is evaluated)"
     parser.add_argument("--sampled", dest="greedy", action="store_const", const=False, help=sampled)
     given = parser.parse_args(argv)
@@ -79,7 +79,7 @@ def watch(argv: list[str]) -> int:
 def _state(folder: RunFolder, newest: Collection[Newest]) -> str:
     """Whose policy plays."""
     if all(one.live for one in newest):
-        return "the run is under way: its newest policy plays"
+        return "the run is active: this is its newest policy"
     saved = ", ".join(dict.fromkeys(one.source for one in newest if one.source))
     if any(one.running for one in newest):
         return f"the run keeps its parameters to itself: its newest checkpoint plays{saved and f' ({saved})'}"

@@ -28,7 +28,7 @@ def usual_address() -> str:
         return address_towards(_ANYWHERE)
     except OSError as error:
         raise UserError(
-            "cannot tell which address of this machine the hosts reach",
+            "cannot find an address at which the hosts reach this machine",
             ("cause", error.strerror or str(error)),
             ("try", "launcher.address=10.0.0.1 (the address of this machine)"),
             path=("launcher", "address"),
@@ -44,7 +44,7 @@ def check_listen(address: str) -> None:
         raise UserError(
             f"this machine cannot listen at {address}",
             ("cause", error.strerror or str(error)),
-            ("try", "launcher.address=... with an address of this machine, launcher.port=0 for any port that is free"),
+            ("try", "launcher.address=... with an address of this machine, launcher.port=0 for any free port"),
             path=("launcher",),
         ) from error
 

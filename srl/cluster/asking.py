@@ -53,7 +53,7 @@ def served(folder: Path, data: bytes) -> bytes:
     except SrlError as error:
         found = {"error": error.to_data()}
     except Exception:
-        found = {"error": UserError("the question is not understood").to_data()}
+        found = {"error": UserError("the request is not understood").to_data()}
     packed: bytes = msgpack.packb(found)
     return packed
 

@@ -141,7 +141,7 @@ def _not_reached(host: str, missed: Mapping[str, str]) -> UserError:
     return UserError(
         f"host {host} cannot reach {other} at {why.partition(': ')[0]}",
         ("cause", why.partition(": ")[2]),
-        ("because", "workers there connect to each other directly, at ports that are free"),
+        ("because", "workers there connect to each other directly, at any free ports"),
         ("try", f"a firewall that lets these hosts connect, {hint}, or workers that talk to each other on one host"),
         code="E08",
     )

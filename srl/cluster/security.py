@@ -64,7 +64,7 @@ class Join:
                 raise UserError(
                     "the join file must not be readable by other users",
                     ("found", f"{path} with mode {mode & 0o777:o}"),
-                    ("try", f"chmod 600 {path}, and a new start of the run: its token may be known"),
+                    ("try", f"chmod 600 {path}, then start the run again, since others may know its token"),
                 )
             return Join.read(file, str(path))
 

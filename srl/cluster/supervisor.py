@@ -267,7 +267,7 @@ def main() -> int:
     parser.add_argument("--host", type=int, required=True, help="which host of the run this is")
     parser.add_argument("--join", default="-", help="file with the join line; -: standard input")
     parser.add_argument("--lifeline", action="store_true", help="end when standard input does")
-    parser.add_argument("--wait", type=float, default=0.0, help="seconds that the controller may take to start")
+    parser.add_argument("--wait", type=float, default=0.0, help="seconds to wait for the controller to start")
     parser.add_argument("--lease", type=float, default=OWN_LEASE)
     parser.add_argument("--patience", type=float, default=PATIENCE)
     given = parser.parse_args()

@@ -94,7 +94,9 @@ class _Reader:
         self._open.append(real)
         own = read(path, shown(path))
         if own.data is not None and not isinstance(own.data, dict):
-            raise UserError(f"'{shown(path)}' holds no mapping", ("expected", "settings such as  env: CartPole-v1"), code="E11")
+            raise UserError(
+                f"'{shown(path)}' contains no mapping", ("expected", "settings such as  env: CartPole-v1"), code="E11"
+            )
         data = dict(own.data or {})
         merged = Merged()
         for name, place in self._parents(data.pop("inherit", None), own.provenance):

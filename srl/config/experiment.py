@@ -37,12 +37,14 @@ _EXPECTED = re.compile(r"env_steps|return(/.+)?")
 class Sampling:
     """How batches are sampled. A batch of an on-policy algorithm has `envs` x `steps` rows of every agent."""
 
-    envs: int | Auto = option("auto", "total number of envs; auto: 16, or 1 for a replay", low=1, high=1 << 20)
+    envs: int | Auto = option("auto", "total number of envs; auto: 16, or 1 with a replay", low=1, high=1 << 20)
     steps: int | Auto = option(
-        "auto", "steps of each env in a slab; auto: 128, or a few for a replay, inline 1", low=1, high=1 << 20
+        "auto", "steps of each env in a slab; auto: 128; with a replay a few, or 1 inline", low=1, high=1 << 20
     )
     workers: int | Auto = option("auto", "number of actors; auto: by the number of usable cores", low=1, high=_MOST_PROCESSES)
-    groups: int | Auto = option("auto", "groups of envs per actor; auto: 2 with remote inference, else 1", low=1, high=1024)
+    groups: int | Auto = option(
+        "auto", "groups of envs per actor; auto: 2 if actors ask a policy in another process, else 1", low=1, high=1024
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,10 @@ class Viewer(Shown):
     """The newest policy at play, for people to watch; `viewer: true` has the defaults. `srl watch RUN` shows any run."""
 
     share: float | Auto = option(
-        "auto", "part of one core that it may use; auto: 0.25, inline 0.015, where learning waits for it", low=0.001, high=1
+        "auto",
+        "largest part of one core that it may use; auto: 0.25, or 0.015 inline, where training waits for it",
+        low=0.001,
+        high=1,
     )
 
 
@@ -78,23 +83,27 @@ class Replay:
     batch: int = option(256, "rows in a batch; sequences, if the algorithm trains on sequences", low=1)
     warmup: int | Auto = option("auto", "env steps before the first update; auto: 5,000, at most a 20th of the run", low=0)
     updates_per_step: float = option(1.0, "updates for every env step", above=0)
-    ahead: int | Auto = option("auto", "env steps that actors may be ahead of the updates; auto: a few slabs; inline one", low=1)
+    ahead: int | Auto = option(
+        "auto", "env steps that actors may be ahead of the updates; auto: a few slabs, or one inline", low=1
+    )
     alpha: float = option(0.6, "with priorities: rows are drawn in proportion to priority ** alpha", low=0, high=1)
     beta: Schedule = option(
-        Schedule(0.4), "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1
+        Schedule(0.4), "with priorities: how much importance weights correct for them; 0: not at all, 1: fully", low=0, high=1
     )
     history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames: [obs], [obs/screen]")
-    data: str | None = option(None, "recorded rows (.npz files) or saved replays (RUN/replays) that batches are drawn from too")
-    share: float = option(0.5, "with data: the part of every batch that is drawn from it; 1: all", above=0, high=1)
-    shards: int = option(1, "replays that share the rows, each with actors of its own", low=1, high=256)
+    data: str | None = option(
+        None, "recorded rows (.npz files) or saved replays (RUN/replays) from which part of every batch is drawn"
+    )
+    share: float = option(0.5, "with data: the share of every batch that is drawn from it; 1: everything", above=0, high=1)
+    shards: int = option(1, "number of replays that the rows are divided among, each with actors of its own", low=1, high=256)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """Write the rows that policies learn from to disk; `record: FOLDER` has the default size. `replay.data` reads them."""
 
-    folder: str = option(help="where the files go; with several policies a folder for each in it")
-    gigabytes: float = option(1.0, "size of all files of a policy, at most: the oldest are deleted", above=0)
+    folder: str = option(help="folder for the files; with several policies, it has a folder for each")
+    gigabytes: float = option(1.0, "maximum size of all files of a policy; beyond it the oldest are deleted", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +118,9 @@ class Relays:
     """How parameters reach many workers on other hosts: one process on each host fetches them for all there."""
 
     above: int = option(
-        64, "processes of a group of hosts that may fetch by themselves; with more hosts, relays form a tree", low=0
+        64, "maximum processes of a group of hosts that fetch from the trainer; above it each host has a relay", low=0
     )
-    fan_out: int = option(8, "in a tree: relays that fetch from the trainer, and from each relay", low=1)
+    fan_out: int = option(8, "in a tree: how many relays fetch from the trainer, and from each relay", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +130,7 @@ class StreamSettings:
     via: str | None = option(None, "transport: auto (by placement), inproc, shm, zmq, ipc, or a registered name")
     compress: Literal[None, "lz4"] = option(None, "compression for zmq between hosts; images shrink by a factor of 10 or more")
     route: Literal[None, "fair", "drop"] = option(
-        None, "sample streams only; fair: to all consumers by demand; drop: no consumer"
+        None, "sample streams only; fair: to all consumers on demand; drop: discard all slabs"
     )
 
 
@@ -160,7 +169,7 @@ class Experiment:
     agents: Mapping[str, str] = option({"*": "main"}, "pattern of agent names -> policy; the first match counts")
     sampling: Sampling = field(default_factory=Sampling)
     """Envs, steps, workers, groups."""
-    layout: str = option("auto", "which workers there are and how they are connected; see --help layout")
+    layout: str = option("auto", "which workers a run has and how they are connected; see --help layout")
     graph: Mapping[str, Any] | None = option(None, "nodes and streams, instead of a layout")
     staleness: Staleness = field(default_factory=Staleness)
     """Maximum age of slabs."""
@@ -168,7 +177,9 @@ class Experiment:
         None, "size, batch, warmup, updates_per_step, ...; null: the defaults, if the algorithm has one"
     )
     evaluation: Evaluation | None = option(None, "every, episodes, ...; null: no evaluation")
-    dashboard: bool = option(False, "serve a page about this run on this host while it lives; srl dashboard shows any run")
+    dashboard: bool = option(
+        False, "serve a page about this run on this host as long as it is active; srl dashboard shows any run"
+    )
     viewer: Viewer | None = option(None, "show, fps, ...; true: the defaults; null: none")
     record: Record | None = option(None, "folder, gigabytes; null: rows are not recorded")
     opponents: Opponents | None = option(
@@ -186,7 +197,7 @@ class Experiment:
     device: str = option("auto", "device of the trainers: auto, cpu, cuda, cuda:1")
     learner: Component = option(
         Component(AUTO),
-        "how the trainers' devices are used: single, or {use: split, devices: [cpu, cpu]}; auto: for this machine",
+        "how trainers use their devices: single, or {use: split, devices: [cpu, cpu]}; auto: chosen for this machine",
     )
     streams: Mapping[str, StreamSettings] = field(default_factory=dict)
     """Settings by stream name, by kind, or for all: {all: {via: zmq}}"""
@@ -197,7 +208,7 @@ class Experiment:
     """Groups of hosts by name, each with count, cores, memory, gpus, addresses; docs/cluster.md"""
     launcher: Component = field(default_factory=lambda: Component(LOCAL))
     """What starts the workers on `hosts`; local: all of them run on this machine; see --help launcher"""
-    insecure: bool = option(False, "streams between hosts are not encrypted: faster, for a network that only you can reach")
+    insecure: bool = option(False, "do not encrypt streams between hosts: faster, for a network that only you can reach")
     sinks: tuple[Component, ...] = option(
         (), "receivers of reports besides console, metrics.jsonl and TensorBoard: wandb, prometheus, my.py:Csv"
     )

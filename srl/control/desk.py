@@ -54,7 +54,7 @@ def answer(run: RunFolder, request: Request) -> dict[str, Any]:
     if request.what == "log":
         return _part(run, request.log, request.begin)
     if run.state != "running":
-        raise UserError(f"run {run.path} is not under way", ("found", f"its state is {run.state}"))
+        raise UserError(f"run {run.path} is not active", ("found", f"its state is {run.state}"))
     if request.what == "top":
         return parse_json(run.path / TOP, read_file(run.path / TOP)) if (run.path / TOP).is_file() else {}
     replace_file(run.path / STOP, "now" if request.now else "save")

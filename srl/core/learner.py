@@ -22,10 +22,10 @@ class SingleConfig:
     order: Literal["simultaneous", "sequential"] = option(
         "simultaneous",
         "of actor and critics (sac, td3, ddpg). simultaneous: each learns from the other as it was before the update;"
-        " sequential: the critics move first",
+        " sequential: the critics are updated first",
     )
     prefetch: bool | None = option(
-        None, "copy the next batch to the device while this one trains; null: if the device is a GPU (not with mode=inline)"
+        None, "copy the next batch to the device during an update; null: if the device is a GPU (not with mode=inline)"
     )
 
 
@@ -38,11 +38,11 @@ class SplitConfig:
     )
     mode: Literal["exact", "simultaneous", "asynchronous"] = option(
         "simultaneous",
-        "exact: the critics move first, and actions and gradients cross; simultaneous: both learn at once from the other's"
+        "exact: the critics are updated first, and actions and gradients are exchanged; simultaneous: both learn from the other's"
         " parameters before the update; asynchronous: from the newest ones, without waiting",
     )
     max_lag: int = option(4, "asynchronous: updates that one side may be ahead of the other; 0: simultaneous", low=0, high=64)
-    pin: bool = option(True, "keep each process on a core of its own, where there are two")
+    pin: bool = option(True, "keep each process on a core of its own, if there are at least two")
 
     def __post_init__(self) -> None:
         kinds = {one.partition(":")[0] for one in self.devices}

@@ -72,7 +72,7 @@ class Checkpoint:
         0, "archive the policy of every n-th checkpoint permanently, for cross-play and as an opponent; 0: none", low=0
     )
     replay: bool = option(
-        False, "save replays when the run ends, so that a resume need not fill them again; inline they always are"
+        False, "save replays when the run ends, so that a resumed run need not fill them again; always so inline"
     )
 
     def interval(self, *, from_replay: bool) -> int:
@@ -90,9 +90,9 @@ class Matches:
     greedy: bool = option(True, "play the most likely actions")
     sampled: bool = option(False, "also play with sampled actions, as training does")
     cross_play: bool = option(False, "each team also plays against the initial policies of the others")
-    film_every: int = option(0, "record a video every so many evaluations; 0: none", low=0)
+    film_every: int = option(0, "number of evaluations per recorded video; 0: none", low=0)
     share: float = option(
-        0.015, "part of all cores that it may take from others; it takes more where they are idle", low=0.001, high=1
+        0.015, "largest part of busy cores that it may use; it also uses idle cores", low=0.001, high=1
     )
 
 
@@ -101,12 +101,12 @@ class Shown:
     """What a viewer shows, and how."""
 
     show: Literal["auto", "window", "page", "film"] = option(
-        "auto", "window, page (in a browser, on this host only) or film; auto: a window where there is a display, else a page"
+        "auto", "window, page (in a browser, on this host only) or film; auto: a window if there is a display, else a page"
     )
-    fps: float | None = option(None, "steps a second; null: as fast as the real thing", low=0.1, high=1000)
-    every: int = option(0, "env steps of training between two episodes; 0: one after the other", low=0)
+    fps: float | None = option(None, "steps a second; null: real time", low=0.1, high=1000)
+    every: int = option(0, "env steps of training between two episodes; 0: play without a pause", low=0)
     greedy: bool = option(True, "play the most likely actions")
-    port: int = option(0, "port of the page; 0: any that is free", low=0, high=65535)
+    port: int = option(0, "port of the page; 0: any free one", low=0, high=65535)
 
     def __post_init__(self) -> None:
         if self.show == "film" and not self.every:
@@ -143,8 +143,10 @@ class HostGroup:
     cores: int | None = option(None, "cores of each host that may be used; null: not checked", low=1)
     gpus: int = option(0, "GPUs of each host", low=0)
     memory: float | None = option(None, "GB of memory of each host; null: not checked", above=0)
-    elastic: bool = option(False, "its hosts may come late, leave and come back; the run goes on with those that are there")
-    shared: bool | None = option(None, "its hosts see the run folder; null: looked at; false: files are sent to this machine")
+    elastic: bool = option(False, "hosts may join late, leave and return; the run continues with those that are there")
+    shared: bool | None = option(
+        None, "whether its hosts see the run folder; null: found out by looking; false: files are sent to this machine"
+    )
     addresses: tuple[str, ...] = option((), "names or addresses of the hosts, for launchers that do not find them by themselves")
 
     def __post_init__(self) -> None:

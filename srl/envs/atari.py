@@ -21,17 +21,17 @@ FRAMES_PER_SECOND = 60
 @dataclass(frozen=True, kw_only=True)
 class AtariConfig:
     id: str = option(help="a gymnasium id, such as ALE/Pong-v5")
-    frame_skip: int = option(4, "frames for which an action is held; the last two are joined by their maximum", low=1)
-    size: int = option(84, "height and width of the grey picture", low=8, high=210)
-    stack: int = option(4, "newest pictures in one observation", low=1, high=32)
+    frame_skip: int = option(4, "frames for which an action is repeated; the observation is the maximum of the last two", low=1)
+    size: int = option(84, "height and width of the grey image", low=8, high=210)
+    stack: int = option(4, "number of newest images in one observation", low=1, high=32)
     noops: int = option(30, "an episode begins after up to this many random frames without an action", low=0)
     fire: bool = option(True, "press fire at the start of a game that has this action")
     sticky: float | None = option(
-        None, "probability that a frame repeats the action before; null: what the id says, 0.25 for v5", low=0, high=1
+        None, "probability that a frame repeats the previous action; null: as for the id, 0.25 for v5", low=0, high=1
     )
-    lives: bool = option(True, "in training a lost life ends an episode; the game goes on in the next one")
+    lives: bool = option(True, "in training a lost life ends an episode; the next one continues the game")
     clip: bool = option(True, "in training every reward is -1, 0 or 1")
-    all_actions: bool = option(False, "all 18 actions of the console, not only those that the game reads")
+    all_actions: bool = option(False, "all 18 actions of the console, not only those that the game uses")
     threads: int = option(1, "threads that step the games of one group", low=1)
 
 
@@ -119,7 +119,7 @@ class Atari(BatchEnv):
 def _about(config: AtariConfig, sticky: float) -> str:
     """The preprocessing, in words."""
     parts = [
-        f"{config.stack} grey pictures of {config.size}x{config.size}, {config.frame_skip} frames per action",
+        f"{config.stack} grey images of {config.size}x{config.size}, {config.frame_skip} frames per action",
         f"sticky actions {sticky:g}",
         f"up to {config.noops} no-ops at the start",
         *(["a lost life ends an episode"] if config.lives else []),

@@ -23,7 +23,7 @@ _SAVED = ("_ball", "_drift", "_paddle", "_row", "_episode", "_ended")
 class CatchConfig:
     height: int = option(10, "rows of the grid: a ball lands after height - 1 steps", low=3, high=1000)
     width: int = option(10, "columns of the grid", low=3, high=1000)
-    told: bool = option(False, "observations are {picture, drift} instead of a picture with the ball's last place")
+    told: bool = option(False, "observations are {picture, drift} instead of an image that also shows the ball's last place")
 
 
 class Catch(BatchEnv):

@@ -145,7 +145,7 @@ def _continues(make: Callable[[], BatchEnv], name: str, run: _Run, ticks: int) -
         env.step(map_tree(np.copy, run.actions[tick]), block)
         if _difference(run.rows[tick + 1], _written(block)) is not None:
             likely = "save all that the next steps depend on"
-            raise bad_step(run.watcher.spot(0), "goes on differently after save and load", likely)
+            raise bad_step(run.watcher.spot(0), "continues differently after save and load", likely)
     env.close()
     return True
 

@@ -29,12 +29,12 @@ class FakeConfig:
     teams: Mapping[str, int] = option({"agent": 1}, "team -> number of agents")
     length: tuple[int, int] = option((20, 20), "shortest and longest episode, in steps", low=1)
     end: Literal["terminated", "truncated", "both", "random"] = option("terminated", "how episodes end")
-    dying: bool = option(False, "agents but the first end at a step of their own, and are gone")
-    late: bool = option(False, "agents but the first appear at a step of their own")
+    dying: bool = option(False, "all agents but the first end at different steps, and leave the env")
+    late: bool = option(False, "all agents but the first appear at different steps")
     mask: bool = option(False, "some choices are forbidden; a forbidden action is an error")
     state: int = option(0, "numbers of global state: env, episode, step, noise", low=0)
     step_us: float = option(0.0, "time of one step of one copy, in microseconds", low=0)
-    clock: Literal["cpu", "wall"] = option("cpu", "what is spent: computation, or time that passes (an env that waits)")
+    clock: Literal["cpu", "wall"] = option("cpu", "how that time is spent: computing, or sleeping (an env that waits)")
 
     def __post_init__(self) -> None:
         if self.length[0] > self.length[1]:

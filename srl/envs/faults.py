@@ -174,7 +174,7 @@ class Copies:
         self._fresh += 1
         told = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
         number = f"restart {len(self._times)} of {self.restarts} within an hour"
-        print(f"{spot} failed and is made anew ({number}): {told}", file=sys.stderr, flush=True)
+        print(f"{spot} failed and is created again ({number}): {told}", file=sys.stderr, flush=True)
         return True
 
     def report(self, reading: Reading) -> None:

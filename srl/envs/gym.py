@@ -49,11 +49,13 @@ class GymConfig:
     stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
     signals: tuple[str, ...] = option((), "info keys recorded with every step (cost, ...)")
     mask: bool | None = option(None, "action masks from info or the observation's `action_mask`; null: if they are there")
-    render: bool = option(False, "make pictures (render_mode rgb_array)")
-    on_error: OnError = option("stop", "a copy that raises or is too slow ends the run, or is made anew and loses its episode")
-    restarts: int = option(10, "with on_error: restart, how many times an hour within a group of envs", low=1)
-    step_timeout: float | None = option(None, "seconds that a step or a reset may take; null: any time", above=0)
-    checked: int = option(1000, "rows of the group that are all checked; later one row each eighth tick", low=0)
+    render: bool = option(False, "render images (render_mode rgb_array)")
+    on_error: OnError = option(
+        "stop", "if a copy raises or is too slow: end the run, or create the copy again and drop its episode"
+    )
+    restarts: int = option(10, "with on_error: restart, the maximum per hour in a group of envs", low=1)
+    step_timeout: float | None = option(None, "maximum seconds for a step or a reset; null: no limit", above=0)
+    checked: int = option(1000, "number of first rows that are all checked; after that one row every eighth tick", low=0)
 
 
 class GymEnv(BatchEnv):
@@ -180,7 +182,7 @@ class GymEnv(BatchEnv):
 
     def render(self, env: int) -> Array:
         if not self.config.render:
-            raise UserError(f"env '{self.name}' was made without pictures", ("try", "env.render=true"))
+            raise UserError(f"env '{self.name}' was made without rendering", ("try", "env.render=true"))
         return np.asarray(self._envs[env].render())
 
     def save(self) -> Tree | None:

@@ -27,8 +27,8 @@ class GymVectorConfig:
     id: Any = option(help="a gymnasium id with a vector entry point, or a function (num_envs=, ...) that makes a VectorEnv")
     args: Mapping[str, Any] = option({}, "keywords of the env")
     stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
-    render: bool = option(False, "make pictures (render_mode rgb_array)")
-    checked: int = option(100, "ticks whose observations are checked", low=0)
+    render: bool = option(False, "render images (render_mode rgb_array)")
+    checked: int = option(100, "number of first ticks whose observations are checked", low=0)
 
 
 class GymVectorEnv(BatchEnv):
@@ -87,7 +87,7 @@ class GymVectorEnv(BatchEnv):
 
     def render(self, env: int) -> Array:
         if not self.config.render:
-            raise UserError(f"env '{self.name}' was made without pictures", ("try", "env.render=true"))
+            raise UserError(f"env '{self.name}' was made without rendering", ("try", "env.render=true"))
         pictures: Any = self._env.render()
         return np.asarray(pictures[env])
 

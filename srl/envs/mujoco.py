@@ -30,10 +30,10 @@ class MujocoConfig:
     args: Mapping[str, Any] = option({}, "settings of the task, named as in gymnasium")
     stats: tuple[str, ...] = option((), "x_position, y_position, distance_from_origin: `episode/<name>` in every log")
     threads: int = option(1, "threads that step the simulations of one group", low=1)
-    max_episode_steps: int | None = option(None, "another time limit than the task's own", low=1)
-    render: bool = option(False, "make pictures")
-    width: int = option(480, "of pictures", low=16)
-    height: int = option(480, "of pictures", low=16)
+    max_episode_steps: int | None = option(None, "time limit instead of the task's own", low=1)
+    render: bool = option(False, "render images")
+    width: int = option(480, "of images, in pixels", low=16)
+    height: int = option(480, "of images, in pixels", low=16)
 
 
 class MujocoEnv(BatchEnv):
@@ -101,7 +101,7 @@ class MujocoEnv(BatchEnv):
 
     def render(self, env: int) -> Array:
         if not self.config.render:
-            raise UserError(f"env '{self.config.id}' was made without pictures", ("try", "env.render=true"))
+            raise UserError(f"env '{self.config.id}' was made without rendering", ("try", "env.render=true"))
         if self._renderer is None:
             self._renderer = self._mujoco.Renderer(self._batch.model, self.config.height, self.config.width)
         data = self._batch.get_data(env)

@@ -31,13 +31,15 @@ class PettingZooConfig:
     stats: tuple[str, ...] = option((), "info keys read when an episode ends, averaged over the agents that have them")
     state: bool | None = option(None, "the env's state() for critics; null: if it has one")
     mask: bool | None = option(
-        None, "action masks from info or the observation's `action_mask`; null: if reset gives them; true: of later teams too"
+        None, "action masks from info or the observation's `action_mask`; null: if reset gives them; true: also of later teams"
     )
     teams: Mapping[str, tuple[str, ...]] = option(
-        {}, "team: patterns of its agents, the first that fits; empty: by name and spaces"
+        {}, "team: patterns of its agents; the first match counts; empty: by name and spaces"
     )
-    render: bool = option(False, "make pictures (render_mode rgb_array)")
-    checked: int = option(100, "ticks whose every observation is checked; later those of one copy a tick", low=0)
+    render: bool = option(False, "render images (render_mode rgb_array)")
+    checked: int = option(
+        100, "number of first ticks in which all observations are checked; after that those of one copy a tick", low=0
+    )
 
     def __post_init__(self) -> None:
         if odd := [team for team in self.teams if not team or "/" in team]:
@@ -121,7 +123,7 @@ class PettingZooEnv(BatchEnv):
 
     def render(self, env: int) -> Array:
         if not self.config.render:
-            raise UserError(f"env '{self.name}' was made without pictures", ("try", "env.render=true"))
+            raise UserError(f"env '{self.name}' was made without rendering", ("try", "env.render=true"))
         return np.asarray(self._envs[env].render())
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ def _checked(frames: Iterable[Any]) -> Iterator[Frame]:
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] not in (1, 3):
             found = f"{picture.dtype} {np.shape(frame)}"
             raise UserError(
-                f"frame {index} of the video is no picture", ("found", found), ("expected", "uint8 (height, width, 3)")
+                f"frame {index} of the video is not an image", ("found", found), ("expected", "uint8 (height, width, 3)")
             )
         if shape is not None and picture.shape != shape:
             raise UserError(

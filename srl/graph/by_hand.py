@@ -18,7 +18,7 @@ def by_hand(experiment: Experiment, where: Provenance | None) -> tuple[tuple[Nod
     path, *others = [*_of_layouts(experiment), ()]
     if not path:
         return nodes, streams
-    error = UserError(f"'{dotted(path)}' has no effect beside `graph:`", code="E11", path=path).at(where)
+    error = UserError(f"'{dotted(path)}' has no effect together with `graph:`", code="E11", path=path).at(where)
     if names := [f"{dotted(one)} ({place})" if where and (place := where.at(one)) else dotted(one) for one in others[:-1]]:
         error.add("also", ", ".join(names))
     raise error.add("try", _instead(path, nodes))

@@ -22,7 +22,7 @@ def check_connections(graph: Graph) -> None:
         if most > MOST:
             raise UserError(
                 f"{most:,} workers would connect to each '{name}' on stream '{stream.name}'",
-                ("expected", f"at most {MOST:,}: one socket passes less the more connections it has"),
+                ("expected", f"at most {MOST:,}: a socket gets slower with each connection"),
                 *_ways_out(graph, stream, name, served),
                 code="E08",
                 path=("graph", "streams", stream.name),

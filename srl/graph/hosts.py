@@ -121,7 +121,7 @@ def check_hosts(graph: Graph) -> None:
         }
         if group.elastic and sides & {"consumer", "publisher"}:
             raise UserError(
-                f"'{node.name}' cannot run on hosts '{node.hosts}': they are elastic, and other workers cannot go on without it",
+                f"'{node.name}' cannot run on hosts '{node.hosts}': they are elastic, and others cannot continue without it",
                 ("try", f"workers.{node.name}.hosts={HOME}, or hosts.{node.hosts}.elastic=false"),
                 code="E10",
                 path=(*path, "hosts"),

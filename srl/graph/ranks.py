@@ -105,7 +105,7 @@ def _check_feeds(node: Node, graph: Graph, path: tuple[str, ...]) -> None:
     setting = f"workers.{producers[0]}.count" if replayed or len(producers) > 1 else "sampling.workers"
     raise UserError(
         f"{count(total, 'worker')} {' and '.join(repr(name) for name in producers)} cannot feed {node.count} trainers equally",
-        ("because", "each trainer of a policy has rows of its own, as many as any other"),
+        ("because", "each trainer of a policy has rows of its own, the same number as every other trainer"),
         ("try", f"{setting}={-(-total // node.count) * node.count}"),
         code="E04",
         path=(*path, "count"),

@@ -71,7 +71,7 @@ class Graph:
     nodes: tuple[Node, ...]
     streams: tuple[Stream, ...]
     mode: Literal["inline", "local"] = "local"
-    seed: int = option(1, "root of every generator", low=0)
+    seed: int = option(1, "seed of all random generators", low=0)
     stop: Stop = field(default_factory=Stop)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     plugins: tuple[str, ...] = ()

@@ -97,7 +97,7 @@ class Home:
 
     cores: int = option(1, "cores, for trainers and the evaluator", low=1)
     gpus: int = option(0, "GPUs, for trainers", low=0)
-    memory: float | None = option(None, "GB of memory; null: not asked for", above=0)
+    memory: float | None = option(None, "GB of memory; null: not requested", above=0)
 
 
 class Submitter(AnyLauncher):

@@ -20,10 +20,10 @@ from srl.launchers.base import Gone, Launcher
 class ExternalArgs:
     """Where the credentials are, and where supervisors connect to."""
 
-    folder: str = option(help="folder for join.json, which supervisors read; or with credentials that were made before")
+    folder: str = option(help="folder for join.json, which supervisors read, or with existing credentials")
     address: str | None = option(None, "address of this machine as the hosts reach it; null: the one that packets from here have")
     port: int = option(0, "port that supervisors connect to; 0: any that is free", low=0, high=65535)
-    patience: float = option(3600, "seconds that hosts have to join the run", above=0)
+    patience: float = option(3600, "seconds to wait for hosts to join the run", above=0)
 
 
 class External(Launcher):

@@ -33,9 +33,9 @@ class SkyArgs:
 
     home: Home = field(default_factory=Home)
     """The machine of the trainers"""
-    accelerators: Mapping[str, str] = option({}, "kind of GPU by group, or for home: {home: A100, gpu: L4}")
+    accelerators: Mapping[str, str] = option({}, "type of GPU by group, or for home: {home: A100, gpu: L4}")
     setup: tuple[str, ...] = option(
-        ("pip install 'really-scalable-rl[cluster]'",), "lines of shell that install srl and the envs"
+        ("pip install 'really-scalable-rl[cluster]'",), "shell commands that install srl and the envs"
     )
     task: Mapping[str, Any] = option({}, "fields added to all tasks: {resources: {infra: kubernetes}}")
     tasks: Mapping[str, Mapping[str, Any]] = option({}, "the same by group, or for home: {home: {volumes: {/runs: my-volume}}}")
@@ -61,7 +61,7 @@ class Sky(Submitter):
             if gpus and role not in args.accelerators:
                 raise UserError(
                     f"'launcher.accelerators' must say which GPUs '{role}' has",
-                    ("because", "SkyPilot looks for GPUs by kind"),
+                    ("because", "SkyPilot needs the type of the GPUs"),
                     ("try", f"launcher.accelerators.{role}=A100    known: sky show-gpus"),
                     path=("launcher", "accelerators"),
                 )

@@ -32,7 +32,7 @@ class SlurmArgs:
 
     options: tuple[str, ...] = option((), "options of sbatch for every group: [--account=lab, --time=4:00:00]")
     groups: Mapping[str, tuple[str, ...]] = option({}, "options of sbatch by group of hosts: {gpu: [--partition=gpu]}")
-    setup: tuple[str, ...] = option((), "lines of shell before the supervisors start: [module load cuda]")
+    setup: tuple[str, ...] = option((), "shell commands to run before the supervisors start: [module load cuda]")
     python: str | None = option(None, "Python on the nodes, with srl installed; null: the path of the one in use here")
     directory: str | None = option(None, "folder on the nodes to start in; null: this one")
     address: str | None = option(None, "address of this machine as the nodes reach it; null: the one that packets to them have")
@@ -170,7 +170,7 @@ class Slurm(Launcher):
             return address_towards(nodes.stdout.split()[0])
         except (OSError, IndexError) as error:
             raise UserError(
-                "cannot tell which address of this machine the nodes of the cluster reach",
+                "cannot find an address at which the nodes of the cluster reach this machine",
                 ("cause", nodes.stderr.strip() or str(error)),
                 ("try", "launcher.address=10.0.0.1 (the address of this machine)"),
                 path=("launcher", "address"),

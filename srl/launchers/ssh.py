@@ -77,7 +77,7 @@ class Ssh(PipedLauncher):
             return address_towards(name)
         except (OSError, socket.gaierror) as error:
             raise UserError(
-                f"cannot tell which address of this machine host '{first}' reaches",
+                f"cannot find an address at which host '{first}' reaches this machine",
                 ("cause", f"{name}: {error.strerror or error}"),
                 ("try", "launcher.address=10.0.0.1 (the address of this machine)"),
                 path=("launcher", "address"),

@@ -45,7 +45,7 @@ class Channel:
         head = msgpack.packb([None if one is None else [one.numpy().dtype.str, list(one.shape)] for one in map(_plain, tensors)])
         size, at = len(head), _HEAD
         if size + 4 > _HEAD:
-            raise RunError(f"{len(tensors)} tensors cross between actor and critics at once, which are too many")
+            raise RunError(f"{len(tensors)} tensors are exchanged between actor and critics at once, which is too many")
         place[:4].view(np.uint32)[0] = size
         place[4 : 4 + size] = np.frombuffer(head, np.uint8)
         for one in map(_plain, tensors):
@@ -54,8 +54,8 @@ class Channel:
             data = one.contiguous().numpy().reshape(-1).view(np.uint8)
             if at + len(data) > len(place):
                 raise RunError(
-                    f"what crosses between actor and critics takes more than {len(place):,} bytes",
-                    ("try", "mode: simultaneous, where parameters cross"),
+                    f"the data exchanged between actor and critics takes more than {len(place):,} bytes",
+                    ("try", "mode: simultaneous, which exchanges parameters instead"),
                 )
             place[at : at + len(data)] = data
             at += -(-len(data) // _ALIGN) * _ALIGN

@@ -94,7 +94,7 @@ class Agreement:
         asked, self._updates = self._updates, -1
         updates, env_steps, seconds, stops = self._words.tolist()
         if updates != asked * self.ranks.size:
-            raise RunError(f"the trainers of this policy are not at one update: this one is at {asked}")
+            raise RunError(f"the trainers of this policy are not at the same update: this one is at {asked}")
         return Agreed(int(env_steps), seconds, stops > 0.0)
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ def refuse_statistics(algorithm: nn.Module) -> None:
     for name, module in algorithm.named_modules():
         if getattr(module, "is_of_one_batch", False) or isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise UserError(
-                f"several trainers cannot train '{name}' together: it is a normalization by the statistics of a batch",
+                f"several trainers cannot train '{name}' together: it normalizes by the statistics of one batch",
                 ("try", "algorithm.critic.norm=layer, or workers.trainer.count=1"),
                 code="E10",
             )

@@ -136,7 +136,7 @@ class Line:
         return RunError(f"the process of the {self.name} has died", code="R01")
 
     def _surprised(self, message: dict[str, Any]) -> None:
-        raise RunError(f"the {self.name} sent '{message.get('type')}', which nobody asked for")
+        raise RunError(f"the {self.name} sent '{message.get('type')}', which was not requested")
 
 
 def bells() -> tuple[int, int]:

@@ -218,7 +218,7 @@ def _refuse_feedback(task: Task) -> None:
 
 def _not_in_parts(task: Task) -> UserError:
     return UserError(
-        f"algorithm {task.algorithm.__name__} cannot be split: it does not say its parts",
+        f"algorithm {task.algorithm.__name__} cannot be split: its update has no parts",
         ("try", "learner=single, or sac, td3, ddpg; an algorithm of your own extends InParts (docs/extending.md)"),
         code="E10",
     )

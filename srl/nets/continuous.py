@@ -179,7 +179,7 @@ def _check(spec: PolicySpec, name: str) -> None:
         )
     if pictures := [path or "obs" for path, leaf in leaves(spec.obs) if is_picture(leaf)]:
         raise UserError(
-            f"policy {name} cannot read pictures",
+            f"policy {name} cannot read images",
             ("found", ", ".join(pictures)),
             ("try", "algorithm=ppo, or a policy of your own"),
             code="E10",

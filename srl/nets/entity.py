@@ -51,7 +51,7 @@ class EntityConfig:
     exists: str = option("exist_", "prefix of mask keys for the critic: entities that exist")
     relative: int = option(0, "number of leading features of entities to make relative to the agent's", low=0)
     critic_state: bool = option(False, "the critic also reads the env's state")
-    half: Literal["auto"] | bool = option(False, "matrix products in bfloat16; auto: on CPUs that compute with it")
+    half: Literal["auto"] | bool = option(False, "matrix products in bfloat16; auto: on CPUs that support it")
     log_std: float = option(0.0, "initial log standard deviation of Box actions; learned")
 
 

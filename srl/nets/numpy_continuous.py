@@ -29,7 +29,7 @@ class ContinuousConfig:
     hidden: tuple[int, ...] = option((256, 256), "sizes of the hidden layers", low=1, high=WIDEST)
     activation: Literal["relu", "tanh", "elu"] = option("relu", "activation after every hidden layer")
     normalize_obs: bool = option(False, "normalize observations by running mean and variance, for the critics too")
-    half: Literal["auto"] | bool = option(False, "matrix products of training in bfloat16; auto: on CPUs that compute with it")
+    half: Literal["auto"] | bool = option(False, "matrix products of training in bfloat16; auto: on CPUs that support it")
 
     def __post_init__(self) -> None:
         check_weights("hidden", self.hidden)

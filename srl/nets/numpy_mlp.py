@@ -43,7 +43,7 @@ class ActorCriticConfig(PictureConfig):
     """Sizes of the actor-critic."""
 
     hidden: tuple[int, ...] | None = option(
-        None, "sizes of the hidden layers; null: [64, 64], and none after the encoding of nothing but images", low=1, high=WIDEST
+        None, "sizes of the hidden layers; null: [64, 64], or none if the observation is only images", low=1, high=WIDEST
     )
     activation: Literal["tanh", "relu", "elu"] = option("tanh", "activation after every hidden layer")
     shared: bool = option(False, "share one tower between actor and critic")

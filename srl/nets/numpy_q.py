@@ -27,10 +27,10 @@ class QConfig(EncoderConfig):
     hidden: tuple[int, ...] = option((256, 256), "sizes of the hidden layers", low=1, high=WIDEST)
     activation: Literal["tanh", "relu", "elu"] = option("relu", "activation after every hidden layer")
     layer_norm: bool = option(False, "normalize the outputs of every hidden layer before the activation")
-    dueling: bool = option(False, "split the last hidden layer into one for the value of the state and one for advantages")
-    atoms: int = option(1, "1: expected returns; 51: a distribution of returns over so many points (C51)", low=1, high=4096)
+    dueling: bool = option(False, "dueling: split the last hidden layer into one for the state's value and one for advantages")
+    atoms: int = option(1, "1: expected returns; 51: a distribution of returns over 51 points (C51)", low=1, high=4096)
     returns: tuple[float, float] = option((-10.0, 10.0), "the smallest and the largest return that the points cover")
-    rungs: int = option(1, "number of exploration rates that the envs take turns with; see algorithm.ladder", low=1, high=WIDEST)
+    rungs: int = option(1, "number of exploration rates, spread over the envs; see algorithm.ladder", low=1, high=WIDEST)
 
     def __post_init__(self) -> None:
         check_weights("hidden", self.hidden)

@@ -39,7 +39,7 @@ class RecurrentConfig(EncoderConfig):
     activation: Literal["tanh", "relu", "elu"] = option("tanh", "activation after every hidden layer")
     shared: bool | None = option(None, "share one tower between actor and critic; default: true unless critic_state is set")
     critic_state: bool = option(False, "the critic also reads the env's state")
-    half: Literal["auto"] | bool = option(False, "matrix products of the cell in bfloat16; auto: on CPUs that compute with it")
+    half: Literal["auto"] | bool = option(False, "matrix products of the cell in bfloat16; auto: on CPUs that support it")
     log_std: float = option(0.0, "initial log standard deviation of Box actions; learned")
 
     def __post_init__(self) -> None:

@@ -31,9 +31,9 @@ class RecurrentQConfig(EncoderConfig):
     width: int = option(64, "width of the cell", low=1, high=WIDEST)
     activation: Literal["tanh", "relu", "elu"] = option("relu", "activation after every hidden layer")
     layer_norm: bool = option(False, "normalize the outputs of every hidden layer, except the cell, before the activation")
-    dueling: bool = option(True, "after the cell, one layer for the value of the state and one for advantages")
-    rungs: int = option(1, "number of exploration rates that the envs take turns with; see algorithm.ladder", low=1, high=WIDEST)
-    half: Literal["auto"] | bool = option(False, "matrix products of the cell in bfloat16; auto: on CPUs that compute with it")
+    dueling: bool = option(True, "dueling: after the cell, one layer for the state's value and one for advantages")
+    rungs: int = option(1, "number of exploration rates, spread over the envs; see algorithm.ladder", low=1, high=WIDEST)
+    half: Literal["auto"] | bool = option(False, "matrix products of the cell in bfloat16; auto: on CPUs that support it")
 
     def __post_init__(self) -> None:
         check_weights("hidden", (*self.hidden, self.width, self.width))

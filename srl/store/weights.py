@@ -138,7 +138,7 @@ def check_fresh(policies: Policies) -> None:
         if entry.fresh and (entry.load is None or entry.algorithm is None):
             raise UserError(
                 f"policy '{name}' has fresh layers, but {'loads nothing' if entry.load is None else 'nothing trains it'}",
-                ("try", "`load: RUN` and an algorithm beside `fresh`, or no `fresh`"),
+                ("try", "`load: RUN` and an algorithm next to `fresh`, or no `fresh`"),
                 code="E10",
             )
 

@@ -216,7 +216,7 @@ CHECKS: dict[str, tuple[str, Callable[[Trial], None]]] = {
     "recurrence": ("sequences begin with the memory that was recorded", _memory),
     "seeds": ("one seed learns the same twice, two seeds do not", _repeats),
     "memory of batches": ("no batch is read after its update", _keeps_no_rows),
-    "checkpoint": ("a learner that is saved and restored goes on bit for bit", _resumes),
+    "checkpoint": ("a learner that is saved and restored continues bit for bit", _resumes),
     "ranks": ("two trainers of one policy have the same weights after every update", check_ranks),
     "ranks on halves": ("two trainers on halves of a batch learn what one learns from all of it", check_ranks_are_one),
 }

@@ -119,7 +119,7 @@ def _rows_alone(case: Case) -> None:
         found = policy.act(_part(ask, part, agents))
         if name := _different(_cut(whole, part), found, _CLOSE):
             raise Broken(
-                f"the answer of a row depends on the rows beside it: {name}",
+                f"the answer of a row depends on the other rows: {name}",
                 "statistics over the rows of a question, or noise that is not by row: ask.rng.uniform(), ask.rng.normal()",
             )
 
@@ -242,7 +242,7 @@ CHECKS: dict[str, tuple[str, Callable[[Case], None]]] = {
     "noise": ("one question has one answer", _noise),
     "seeds": ("other seeds draw other actions", _seeds),
     "greedy": ("greedy actions have no noise", _greedy),
-    "rows": ("the answer of a row does not depend on the rows beside it", _rows_alone),
+    "rows": ("the answer of a row does not depend on the other rows", _rows_alone),
     "evaluation": ("acting changes neither parameters nor statistics", _frozen),
     "statistics": ("they are taken of valid rows only", _observes),
     "checkpoint": ("a policy that loads the parameters of another one acts like it", _loads),

@@ -23,7 +23,7 @@ from srl.workers.fifo import Fifo
 
 @dataclass(frozen=True, kw_only=True)
 class BufferArgs:
-    size: int = option(8, "maximum slabs in transit, and maximum held for reuse", low=1)
+    size: int = option(8, "maximum number of slabs in transit, and of slabs held for reuse", low=1)
     reuse: int = option(1, "maximum times a slab is passed on; never when too stale for the consumer", low=1)
     transform: str | None = option(None, "a registered transform, applied once to each arriving slab")
     transform_args: Mapping[str, Any] = option({}, "settings of the transform")

@@ -24,9 +24,9 @@ ANY = (1 << 62) - 1
 @dataclass(frozen=True, kw_only=True)
 class PolicyArgs:
     policy: str = "main"
-    max_batch: int = option(1024, "envs answered at once, at most", low=1)
-    min_batch: int = option(1, "envs worth waiting for", low=1)
-    max_wait: float = option(0.0, "seconds that the first question waits for `min_batch`", low=0)
+    max_batch: int = option(1024, "maximum number of envs answered at once", low=1)
+    min_batch: int = option(1, "number of envs to wait for before answering", low=1)
+    max_wait: float = option(0.0, "maximum seconds to wait for `min_batch`", low=0)
     greedy: bool = False
 
     def __post_init__(self) -> None:

@@ -17,8 +17,8 @@ from srl.workers.buffer import BufferArgs, BufferWorker
 
 @dataclass(frozen=True, kw_only=True)
 class RecordArgs(BufferArgs):
-    folder: str = option(help="where the files go; those of an earlier run there are continued")
-    gigabytes: float = option(1.0, "size of all files together, at most: the oldest are deleted", above=0)
+    folder: str = option(help="folder for the files; files of an earlier run are kept and new ones added")
+    gigabytes: float = option(1.0, "maximum size of all files together; beyond it the oldest are deleted", above=0)
 
 
 class RecordWorker(BufferWorker):

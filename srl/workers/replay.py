@@ -46,11 +46,13 @@ class ReplayArgs:
     ahead: int = option(64, "env steps that actors may be ahead of the updates", low=1)
     alpha: float = option(0.6, "with priorities: rows are drawn in proportion to priority ** alpha", low=0, high=1)
     beta: Schedule = option(
-        Schedule(0.4), "with priorities: 1 makes up for them by importance weights, 0 not at all", low=0, high=1
+        Schedule(0.4), "with priorities: how much importance weights correct for them; 0: not at all, 1: fully", low=0, high=1
     )
     history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames")
-    data: str | None = option(None, "recorded rows (.npz files) or saved replays (RUN/replays) that batches are drawn from too")
-    share: float = option(0.5, "with data: the part of every batch that is drawn from it; 1: all", above=0, high=1)
+    data: str | None = option(
+        None, "recorded rows (.npz files) or saved replays (RUN/replays) from which part of every batch is drawn"
+    )
+    share: float = option(0.5, "with data: the share of every batch that is drawn from it; 1: everything", above=0, high=1)
 
 
 class ReplayWorker(Resumable, Worker):
@@ -136,7 +138,7 @@ class ReplayWorker(Resumable, Worker):
         slab = max((_slab_steps(one) for one in producers), default=1)
         if -(-args.ahead // node.count) < slab:
             raise UserError(
-                f"'{node.name}' would stop forever: its actors may be {args.ahead:,} env steps ahead, and a slab has {slab:,}",
+                f"'{node.name}' would wait forever: its actors may be {args.ahead:,} env steps ahead, and a slab has {slab:,}",
                 ("try", f"replay.ahead={slab * _shards(graph, args.policy)}, or fewer sampling.envs or sampling.steps"),
                 code="E04",
                 path=("replay", "ahead"),

@@ -118,7 +118,7 @@ def check_finite(tree: Any, policy: str, first_env: int, tick: int, seed: int) -
                     f"env {first_env + env} wrote the {what} {leaf[tuple(found[0])]} {whose}",
                     ("key", path),
                     ("step", f"{tick + row:,} of this env, seed {seed}"),
-                    ("expected", "finite numbers: a single nan makes all weights nan"),
+                    ("expected", "finite numbers: a single NaN makes all weights NaN"),
                     code="E05",
                 )
 

@@ -31,7 +31,7 @@ def task_of(context: Context, name: str, slabs: int, between: Callable[[], None]
     graph, info = context.graph, context.derived.policies[name]
     entry = graph.policies[name]
     if entry.algorithm is None:
-        raise UserError(f"policy '{name}' has no algorithm, but node '{context.node.name}' is to train it", code="E10")
+        raise UserError(f"policy '{name}' has no algorithm, but node '{context.node.name}' should train it", code="E10")
     algorithm = REGISTRIES["algorithm"].resolve(entry.algorithm.use)
     policy = REGISTRIES["policy"].resolve(entry.policy.use)
     record: Any = context.derived.streams[context.node.ports["samples"]].record

@@ -19,7 +19,7 @@ from srl.workers.viewing import Viewing
 
 @dataclass(frozen=True, kw_only=True)
 class ViewerArgs(Shown):
-    share: float = option(0.25, "part of one core that it may use", low=0.001, high=1)
+    share: float = option(0.25, "largest part of one core that it may use", low=0.001, high=1)
 
 
 class ViewerWorker(Worker):

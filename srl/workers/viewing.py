@@ -145,7 +145,7 @@ class Viewing:
             self.show.picture(frame, self.facts)
         except (NotImplementedError, ValueError) as error:
             raise UserError(
-                "the env cannot be shown: it makes no pictures",
+                "the env cannot be shown: it does not render images",
                 ("found", str(error)),
                 ("expected", "render() that returns uint8 (height, width, 3); with Gymnasium render_mode='rgb_array'"),
                 ("try", "~viewer"),

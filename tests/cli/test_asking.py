@@ -69,4 +69,4 @@ def test_a_plain_run_is_stopped_by_its_folder(tmp_path: Path, capsys: pytest.Cap
         said = capsys.readouterr().out
         assert "it has ended: interrupted, saved as step_" in said and f"--resume {folder}" in said
         assert run.wait(30) == 130
-    assert main(["stop", str(folder)]) == 2 and "is not under way" in capsys.readouterr().err
+    assert main(["stop", str(folder)]) == 2 and "is not active" in capsys.readouterr().err

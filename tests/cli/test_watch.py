@@ -82,7 +82,7 @@ def test_it_follows_a_run_leaves_it_unchanged_and_goes_on_when_it_ends(tmp_path:
             until(lambda: watcher.facts()["update"] > first["update"] + 3)  # there is no checkpoint: these come from the run
             assert checkpoint.latest(folder.checkpoints) is None
             assert watcher.facts()["source"] == ""
-        assert any("its newest policy plays" in line for line in watcher.said)
+        assert any("this is its newest policy" in line for line in watcher.said)
         assert {path.name for path in run.folder.rglob("*") if path not in before} <= {"metrics.jsonl", "eval.csv", "top.json"}
         with watching(run.folder) as watcher:  # again, and it goes on
             until(lambda: watcher.facts()["update"] > first["update"] + 3)

@@ -281,7 +281,7 @@ def test_a_diamond_of_inheritance_is_fine(folder: Path) -> None:
     assert composed(folder, name="d").data["policy"]["hidden"] == [32]
 
 
-@pytest.mark.parametrize(("text", "message"), [("[1, 2]", "holds no mapping"), ("inherit: {a: 1}", "inherit expects names")])
+@pytest.mark.parametrize(("text", "message"), [("[1, 2]", "contains no mapping"), ("inherit: {a: 1}", "inherit expects names")])
 def test_files_of_another_form_are_refused(folder: Path, text: str, message: str) -> None:
     (folder / "experiments" / "bad.yaml").write_text(text)
     with raises("E11", match=message):

@@ -94,7 +94,7 @@ class Counter(BatchEnv):
         ("nan reward", r"env 1, seed 9, step 3\) returned the reward"),
         ("leaves", "lost agent 0 of team 'one' without an end"),
         ("writes actions", "changed the actions it was given"),
-        ("forgets", "goes on differently after save and load"),
+        ("forgets", "continues differently after save and load"),
     ],
 )
 def test_the_checker_names_what_is_wrong(wrong: str, message: str) -> None:

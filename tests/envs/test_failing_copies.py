@@ -84,7 +84,7 @@ def test_rows_of_a_broken_episode_are_purged_and_counted(
         algorithm={"use": f"{__name__}:Witness", "epochs": 1}, policy={"hidden": [8]}, sampling={"envs": 3, "steps": 66},
         stop={"env_steps": 3_000}, mode="inline", evaluation=None, seed=2, runs=tmp_path, quiet=True,
     )  # fmt: skip
-    assert "failed and is made anew (restart 1 of 10000 within an hour)" in capfd.readouterr().err
+    assert "failed and is created again (restart 1 of 10000 within an hour)" in capfd.readouterr().err
     metrics = run.metrics()[-1]
     assert metrics["total/env/restarts"] > 5
     assert metrics["episode/length"] == LENGTH, "an episode that was cut off is not reported"

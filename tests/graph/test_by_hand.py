@@ -43,7 +43,7 @@ def test_all_that_is_meaningless_is_named_with_its_place(tmp_path):
     file.write_text(f"inherit: {CLIPPED}\nstaleness:\n  max: 2\n")
     with pytest.raises(SrlError) as caught:
         clipped("seed=4", "sampling.steps=8", file=file)
-    assert caught.value.headline == "'sampling.steps' has no effect beside `graph:`"
+    assert caught.value.headline == "'sampling.steps' has no effect together with `graph:`"
     assert dict(caught.value.facts)["also"] == f"staleness.max ({file}:3:3)"
 
 

@@ -117,7 +117,7 @@ def test_ranks_at_different_updates_are_an_error(pair: Any) -> None:
     (first, second), _ = pair
     first.ask(3, 0, 0.0, False)
     second.ask(4, 0, 0.0, False)
-    with raises("R00", match="not at one update"):
+    with raises("R00", match="not at the same update"):
         first.answer()
 
 

@@ -109,7 +109,7 @@ def test_a_noise_ladder_spreads_over_the_envs_and_begins_at_the_largest() -> Non
     [
         (PolicySpec(obs=OBS["vector"], action=Discrete(3)), "needs real actions"),
         (PolicySpec(obs=OBS["vector"], action=Box((1,), (-np.inf,), (1.0,))), "finite bounds"),
-        (PolicySpec(obs=Leaf((8, 8, 3), "uint8"), action=UNIT), "cannot read pictures"),
+        (PolicySpec(obs=Leaf((8, 8, 3), "uint8"), action=UNIT), "cannot read images"),
     ],
 )
 def test_what_they_cannot_do_is_said(spec: PolicySpec, words: str) -> None:

@@ -152,7 +152,7 @@ def test_ctrl_c_ends_both_at_one_update_and_saves(tmp_path: Path) -> None:
 
 def test_a_network_that_ranks_cannot_share_is_refused_by_its_name(tmp_path: Path) -> None:
     crossed = {**SAC, "algorithm": {"use": "sac", "critic": {"hidden": [16], "norm": "batch", "tau": None}}}
-    with pytest.raises(UserError, match="normalization by the statistics of a batch"):
+    with pytest.raises(UserError, match="normalizes by the statistics of one batch"):
         srl.launch(**crossed, stop={"env_steps": 1000}, runs=tmp_path, quiet=True)
 
 

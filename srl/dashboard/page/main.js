@@ -30,21 +30,21 @@ function purpose(detail) {
   const parts = [describe(count("actor"), "actor"), describe(count("policy"), "policy worker"), describe(count("replay"), "replay"), describe(count("trainer"), "trainer"), describe(count("evaluator"), "evaluator")].filter(Boolean);
   const goals = { env_steps: x => `after ${whole(x)} env steps`, updates: x => `after ${whole(x)} updates`, seconds: x => `after ${clock(x)}`, return: x => `at a mean return of ${number(x)}` };
   return [h("p", { class: "says" }, use ? h("b", {}, String(use).split(":").at(-1).toUpperCase()) : "A policy", use ? learners : " acts in ", h("b", {}, String(env).split(":").at(-1)), "."),
-    h("p", {}, envs ? `${counted(envs, "copy").replace("copys", "copies")} of it are played side by side. ` : "", parts.length ? `At work: ${parts.join(", ")}.` : ""),
+    h("p", {}, envs ? `${counted(envs, "copy").replace("copys", "copies")} of it run in parallel. ` : "", parts.length ? `Workers: ${parts.join(", ")}.` : ""),
     stop.length ? h("p", { class: "quiet" }, `It ends ${stop.map(([key, value]) => goals[key](value)).join(" or ")}.`) : null];
 }
 
 // Does it learn? The return at the start, lately, and before that, against how much it wobbles.
 function verdict(ys) {
   const values = ys.filter(y => y !== null && y !== undefined);
-  if (values.length < 6) return ["unsure", "Too early to say", values.length ? "the first episodes have ended" : "no 100 episodes have ended yet"];
+  if (values.length < 6) return ["unsure", "Too early to say", values.length ? "the first episodes have ended" : "fewer than 100 episodes have ended"];
   const part = Math.max(1, Math.floor(values.length / 8)), first = mean(values.slice(0, part)), last = mean(values.slice(-part)), before = mean(values.slice(-2 * part, -part));
   const top = Math.max(...values), bottom = Math.min(...values), range = top - bottom || 1e-9, told = `${number(first)} → ${number(last)}`;
   const gained = (last - first) / range, lately = (last - before) / range;
   if (top - last > .35 * range && last - first < .6 * range) return ["no", "It fell back", `from ${number(top)} at best to ${number(last)}`];
   if (gained > .25) return ["yes", lately > .03 ? "Yes, and still rising" : "Yes", told];
   if (gained < -.25) return ["no", "No, it got worse", told];
-  return ["unsure", "Not yet", `${told}, within its usual wobble`];
+  return ["unsure", "Not yet", `${told}, within the usual variation`];
 }
 
 function learns(detail, curves) {

@@ -10,7 +10,7 @@ const CAUSES = {
   "past version": ["parameters", "waits for an older policy to play against"],
   credit: ["credit", "held back until the trainer wants more, so that data stays fresh"],
   "free slot": ["slot", "held back until memory is free"],
-  questions: ["questions", "nobody asks"],
+  questions: ["questions", "no one asks"],
   "env steps": ["turn", "not its turn yet"],
   "other trainers": ["peers", "waits for the other trainers"],
 };
@@ -25,13 +25,13 @@ const ROLES = {
   replay: "keeps experience",
   buffer: "collects experience",
   league: "picks past opponents",
-  viewer: "shows the policy at play",
+  viewer: "shows the policy playing",
 };
 
 const STREAMS = { sample: "experience", infer: "questions", param: "weights" };
 const STREAM_MEANING = {
-  sample: "trajectories of steps (slabs), from those who play to those who learn",
-  infer: "observations asked about, and the actions answered",
+  sample: "trajectories of steps (slabs), from the actors to the trainer",
+  infer: "observations sent to the policy, and the actions it returns",
   param: "new weights of the policy, after each update",
 };
 
@@ -48,7 +48,7 @@ const FIGURES = [
   [/^train\/(?:(.+)\/)?value_loss$/, "Algorithm", "Value loss {1}", "error of the predicted returns"],
   [/^train\/(?:(.+)\/)?entropy$/, "Algorithm", "Entropy {1}", "how random the actions are; it falls as the policy decides"],
   [/^train\/(?:(.+)\/)?kl$/, "Algorithm", "KL {1}", "how far an update moves the policy; large values are risky"],
-  [/^train\/(?:(.+)\/)?clip_fraction$/, "Algorithm", "Clipped {1}", "part of the rows whose update was limited"],
+  [/^train\/(?:(.+)\/)?clip_fraction$/, "Algorithm", "Clipped {1}", "fraction of the rows whose update was limited"],
   [/^train\/(?:(.+)\/)?explained_variance$/, "Algorithm", "Explained variance {1}", "1: returns are predicted perfectly; 0: not at all"],
   [/^train\/(?:(.+)\/)?lr$/, "Algorithm", "Learning rate {1}", ""],
   [/^train\/(?:(.+)\/)?(\w*)_?loss$/, "Algorithm", "Loss {2} {1}", ""],
@@ -62,7 +62,7 @@ const FIGURES = [
   [/^lag\/updates$/, "Freshness", "Age of experience in updates", "between the policy that recorded a row and the one trained on it"],
   [/^lag\/ms$/, "Freshness", "Age of experience in ms", ""],
   [/^(lag|stream)\/(.+)$/, "Freshness", "{2}", ""],
-  [/^lost\/(.+)$/, "Freshness", "Lost: {1}", "part of the records that nobody took"],
+  [/^lost\/(.+)$/, "Freshness", "Lost: {1}", "fraction of the records that were never taken"],
   [/^cpu\/(.+)$/, "Machine", "Cores of {1}", "all its processes together"],
   [/^rss\/(.+)$/, "Machine", "Memory of {1}", "bytes, all its processes together"],
 ];

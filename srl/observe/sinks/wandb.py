@@ -24,7 +24,7 @@ class WandBConfig:
     entity: str | None = option(None, "user or team")
     group: str | None = option(None, "name that runs have in common; null: the folder of the sweep, if the run is part of one")
     mode: Literal["online", "offline"] | None = option(None, "offline: write to the run folder, for `wandb sync` later")
-    tags: tuple[str, ...] = option((), "words to find the run by")
+    tags: tuple[str, ...] = option((), "tags of the run")
 
 
 class WandB(Sink):
