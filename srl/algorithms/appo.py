@@ -28,9 +28,7 @@ class APPOConfig(PPOConfig):
     )
     clip_rho: float = option(1.0, "upper bound of the importance weights rho of temporal differences and advantages", above=0)
     clip_c: float = option(1.0, "upper bound of the trace weights c", above=0)
-    target_every: int = option(
-        4, "updates between two steps of the proximal policy, whose values are used in the targets", low=1
-    )
+    target_every: int = option(4, "updates between two steps of the proximal policy, whose values are used in the targets", low=1)
     tau: float = option(1.0, "how far it moves towards the policy at each step; 1: copy the policy", above=0, high=1)
 
 

@@ -91,9 +91,7 @@ class Matches:
     sampled: bool = option(False, "also play with sampled actions, as training does")
     cross_play: bool = option(False, "each team also plays against the initial policies of the others")
     film_every: int = option(0, "number of evaluations per recorded video; 0: none", low=0)
-    share: float = option(
-        0.015, "largest part of busy cores that it may use; it also uses idle cores", low=0.001, high=1
-    )
+    share: float = option(0.015, "largest part of busy cores that it may use; it also uses idle cores", low=0.001, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)
