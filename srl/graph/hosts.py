@@ -217,7 +217,7 @@ def _listening(kind: str) -> str:
 def sockets_lines(graph: Graph) -> str:
     """Who connects to whom over the network."""
     port = getattr(_settings(graph.launcher), "port", 0)
-    where = f"port {port}" if port else "a port that is free"
+    where = f"port {port}" if port else "any free port"
     rows = [f"supervisors of {count(len(hosts_of(graph)), 'host')} connect to {HOME}, {where}, by TLS"]
     how = "unencrypted" if graph.insecure else "encrypted"
     for stream in graph.streams:
@@ -227,7 +227,7 @@ def sockets_lines(graph: Graph) -> str:
         there = sorted(sides.pop(_listening(stream.kind)))
         at = ", ".join(dict.fromkeys(host_of(graph, *one) for one in there))
         far = [f"{name}/{index}" for name, index in sorted({one for others in sides.values() for one in others} - {*there})]
-        ports = "ports that are free" if len(there) > 1 else "a port that is free"
+        ports = "any free ports" if len(there) > 1 else "any free port"
         rows.append(f"{stream.name}: {_short(far)} connect to {_short([f'{a}/{b}' for a, b in there])} at {at}, {ports}, {how}")
     return "\n".join(rows)
 

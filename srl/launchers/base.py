@@ -64,7 +64,7 @@ class Launcher(AnyLauncher):
     def check(self) -> str:
         """What can be checked before the start, or UserError; the address of this machine as the hosts reach it, with a port.
 
-        Port 0: any that is free.
+        Port 0: any free one.
         """
 
     @abstractmethod

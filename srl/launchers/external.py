@@ -22,7 +22,7 @@ class ExternalArgs:
 
     folder: str = option(help="folder for join.json, which supervisors read, or with existing credentials")
     address: str | None = option(None, "address of this machine as the hosts reach it; null: the one that packets from here have")
-    port: int = option(0, "port that supervisors connect to; 0: any that is free", low=0, high=65535)
+    port: int = option(0, "port that supervisors connect to; 0: any free one", low=0, high=65535)
     patience: float = option(3600, "seconds to wait for hosts to join the run", above=0)
 
 

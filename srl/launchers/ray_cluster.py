@@ -44,7 +44,7 @@ class RayArgs:
     python: str | None = option(None, "Python with srl on the nodes; null: the path of the one in use here")
     directory: str | None = option(None, "folder on the nodes to start in; null: this one")
     address: str | None = option(None, "address of this machine as the nodes reach it; null: the one that packets from here have")
-    port: int = option(0, "port that supervisors connect to; 0: any that is free", low=0, high=65535)
+    port: int = option(0, "port that supervisors connect to; 0: any free one", low=0, high=65535)
     patience: float = option(600, "seconds to wait for hosts to join the run, for example while the cluster grows", above=0)
 
 

@@ -36,7 +36,7 @@ class SlurmArgs:
     python: str | None = option(None, "Python on the nodes, with srl installed; null: the path of the one in use here")
     directory: str | None = option(None, "folder on the nodes to start in; null: this one")
     address: str | None = option(None, "address of this machine as the nodes reach it; null: the one that packets to them have")
-    port: int = option(0, "port that supervisors connect to; 0: any that is free", low=0, high=65535)
+    port: int = option(0, "port that supervisors connect to; 0: any free one", low=0, high=65535)
 
 
 class Slurm(Launcher):

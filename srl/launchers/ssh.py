@@ -28,7 +28,7 @@ class SshArgs:
     python: str | None = option(None, "Python on the hosts, with srl installed; null: the path of the one in use here")
     directory: str | None = option(None, "folder on the hosts to start in; null: this one")
     address: str | None = option(None, "address of this machine as the hosts reach it; null: the one that packets to them have")
-    port: int = option(0, "port that supervisors connect to; 0: any that is free", low=0, high=65535)
+    port: int = option(0, "port that supervisors connect to; 0: any free one", low=0, high=65535)
 
 
 class Ssh(PipedLauncher):

@@ -32,7 +32,7 @@ def without(name: str) -> str | None:
         (doctor.processes(100), "100 processes", False),
         (doctor.file_system(HERE, MOUNTS), "network file system (nfs4)", False),
         (doctor.shared_folder(2, 64_000_000), "/dev/shm has 64.0 MB", False),
-        (doctor.clock(1_000_000.0, 1_000_000.0 + 86400 * 3), "3.0 days from now", False),
+        (doctor.clock(1_000_000.0, 1_000_000.0 + 86400 * 3), "3.0 days in the future", False),
         (doctor.cuda(2, "2.13.0+cpu", []), "cannot use the 2 GPUs", False),
         (doctor.cuda(1, "2.13.0", ["nvidia-cublas-cu12", "nvidia-cudnn-cu13"]), "CUDA 12 and 13", False),
         (doctor.pictures({"MUJOCO_GL": "glfw"}, True, str), "needs a display", False),

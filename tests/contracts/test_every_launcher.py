@@ -140,10 +140,10 @@ def test_a_start_without_the_program_says_what_to_install(kind: str, monkeypatch
 
 @KINDS
 def test_the_plan_says_who_connects_to_whom(kind: str) -> None:
-    port = "port 6400" if kind in ("kubernetes", "sky") else "a port that is free"
+    port = "port 6400" if kind in ("kubernetes", "sky") else "any free port"
     assert sockets_lines(work(kind)).splitlines() == [
         f"supervisors of 3 hosts connect to home, {port}, by TLS",
-        "numbers: counter/0-1 connect to adder/0 at gpu/0, a port that is free, encrypted",
+        "numbers: counter/0-1 connect to adder/0 at gpu/0, any free port, encrypted",
     ]
 
 

@@ -353,7 +353,7 @@ def test_pictures_are_made_on_demand() -> None:
     env = GymEnv(1, Seeds(0), id=Odd, render=True)
     played(env, np.zeros((1, 1), np.int64))
     assert env.render(0).shape == (4, 5, 3) and env.render(0)[0, 0, 0] == 1
-    with pytest.raises(UserError, match="without pictures"):
+    with pytest.raises(UserError, match="without rendering"):
         env_of(Odd()).render(0)
 
 

@@ -113,7 +113,7 @@ def test_the_names_of_off_policy_algorithms_are_those_that_need_a_replay(name: s
 
 
 def test_bounds_in_which_it_would_stop_for_ever_are_refused() -> None:
-    with raises("E04", match="would stop forever: its actors may be 10 env steps ahead, and a slab has 32") as caught:
+    with raises("E04", match="would wait forever: its actors may be 10 env steps ahead, and a slab has 32") as caught:
         prepare(
             overrides=[
                 "env=Pendulum-v1",

@@ -23,7 +23,7 @@ _CLOSES = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class PrometheusConfig:
-    port: int = option(9464, "port to listen on; 0: any that is free", low=0, high=65535)
+    port: int = option(9464, "port to listen on; 0: any free one", low=0, high=65535)
     host: str = option("127.0.0.1", "address to listen on; anyone who can reach it can read the figures")
 
 
