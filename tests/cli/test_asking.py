@@ -23,7 +23,15 @@ ROOT = Path(__file__).parents[2]
 @contextlib.contextmanager
 def started(runs: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A run that goes on until it is told to stop, and its folder."""
-    command = [sys.executable, "-m", "srl.launch", "experiment=cartpole", "stop={seconds: 300}", "evaluation=null", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "srl.launch",
+        "experiment=cartpole",
+        "stop={seconds: 300, env_steps: null, return: null}",
+        "evaluation=null",
+        "--quiet",
+    ]
     with subprocess.Popen([*command, f"--runs={runs}", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         try:
             until(lambda: run.poll() is not None or any(runs.glob("*/*/top.json")))

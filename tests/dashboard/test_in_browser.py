@@ -35,8 +35,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[tuple[Any, RunFolder]]:
     """A run of its own, with its dashboard, that goes on until it is stopped."""
-    words = ["experiment=cartpole", "layout=impala", "dashboard=true", "stop={env_steps: 100_000_000}", "sampling.workers=1"]
-    words += ["evaluation={every: 10_000_000, episodes: 1}", "--runs", str(tmp_path), "--quiet"]
+    words = ["experiment=cartpole", "layout=impala", "dashboard=true", "sampling.workers=1"]
+    words += ["stop={env_steps: 100_000_000, return: null}", "evaluation={every: 10_000_000, episodes: 1}"]
+    words += ["--runs", str(tmp_path), "--quiet"]
     process = subprocess.Popen([sys.executable, "-m", "srl.launch", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until(lambda: any(one.read_status().get("dashboard") for one in RunFolder.below(tmp_path)))
