@@ -20,7 +20,7 @@ KINDS = ("file", "lines", "whole", "gone")
 
 OWN = (
     *("config.yaml", "graph.yaml", "overrides.txt", "env.txt", "status.json", "params.json", "metrics.jsonl", "events.jsonl"),
-    *("lock", "launch", "tb", "control.json", "top.json", "live.json", "settings.json", "stop"),
+    *("lock", "launch", "tb", "control.json", "live.json", "settings.json", "stop"),
 )
 """Written by the controller alone."""
 

@@ -1,12 +1,8 @@
-"""What people ask of a run while it is under way. Answers come from its folder.
-
-The run writes `top.json` and looks for the file `stop`.
-"""
+"""What people ask of a run while it is under way. Answers come from its folder, in which the run looks for the file `stop`."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,13 +16,11 @@ from srl.core.load import meant
 from srl.core.option import option
 from srl.graph.placement import host_of
 from srl.graph.spec import Graph
-from srl.observe.report import Report
-from srl.observe.screen import screen
 from srl.observe.totals import Totals
-from srl.store.atomic import replace_file, writing
+from srl.store.atomic import replace_file
 from srl.store.run_folder import RunFolder
 
-TOP, STOP, CONTROL = "top.json", "stop", "control.json"
+STOP, CONTROL = "stop", "control.json"
 """Files of a run that is under way. The last one has the address and the token by which other machines ask."""
 
 MOST = 1 << 18
@@ -56,7 +50,8 @@ def answer(run: RunFolder, request: Request) -> dict[str, Any]:
     if run.state != "running":
         raise UserError(f"run {run.path} is not active", ("found", f"its state is {run.state}"))
     if request.what == "top":
-        return parse_json(run.path / TOP, read_file(run.path / TOP)) if (run.path / TOP).is_file() else {}
+        live = parse_json(run.live, read_file(run.live)) if run.live.is_file() else {}
+        return {name: live[name] for name in ("screen", "hosts", "processes") if name in live}
     replace_file(run.path / STOP, "now" if request.now else "save")
     return {}
 
@@ -73,8 +68,8 @@ def asked_to_stop(folder: Path) -> str:
     return ""
 
 
-def write_top(folder: Path, graph: Graph, totals: Totals, members: Members, report: Report) -> None:
-    """Replace `top.json`. It is not synced: nobody needs it after a crash."""
+def loads(graph: Graph, totals: Totals, members: Members) -> dict[str, Any]:
+    """What hosts and processes use now."""
     rows: list[dict[str, Any]] = []
     for name, member in members.items():
         load = totals.load(name)
@@ -83,8 +78,7 @@ def write_top(folder: Path, graph: Graph, totals: Totals, members: Members, repo
     hosts: dict[str, list[Any]] = {}
     for row in rows:
         hosts.setdefault(row["host"], []).append(row)
-    data = {
-        "screen": screen(report),
+    return {
         "hosts": [
             {
                 "host": host,
@@ -97,15 +91,11 @@ def write_top(folder: Path, graph: Graph, totals: Totals, members: Members, repo
         ],
         "processes": sorted(rows, key=lambda row: -row["cores"])[:_PROCESSES],
     }
-    aside = folder / f".tmp-{TOP}"
-    with writing(folder / TOP):
-        aside.write_text(json.dumps(data))
-        aside.replace(folder / TOP)
 
 
 def forget(folder: Path) -> None:
     """Delete what only a run that is under way has."""
-    for name in (TOP, STOP, CONTROL):
+    for name in (STOP, CONTROL):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -18,12 +18,12 @@ from srl.core.types import FOREIGN, BoundEnd
 from srl.graph.spec import Graph
 from srl.observe.expectation import Expectation, figure
 from srl.observe.ledger import table
+from srl.observe.live import Live
 from srl.observe.report import Report
 from srl.observe.result import RunResult
 from srl.observe.screen import lag, learning, rates, shares, sides
 from srl.observe.sinks.base import Lines, Sink, make_sink
 from srl.observe.sinks.jsonl import JsonLines
-from srl.observe.sinks.live import Live
 from srl.observe.sinks.tensorboard import TensorBoard
 from srl.observe.totals import Totals
 from srl.store import checkpoint
@@ -66,7 +66,7 @@ class RunLog:
         self._sinks: list[Sink] = []
         if folder is not None:
             resume_at = int(earlier["env_steps"]) if "env_steps" in earlier else None
-            self._sinks = [JsonLines(folder), Live(folder), TensorBoard(folder, resume_at=resume_at)]
+            self._sinks = [JsonLines(folder), TensorBoard(folder, resume_at=resume_at)]
             self._sinks += [make_sink(wanted, folder.path) for wanted in graph.sinks]
         self._sinks += sinks
         self._expectation = Expectation(graph.expect, stop=graph.stop.env_steps, reached=earlier.get("reached"))
@@ -76,6 +76,7 @@ class RunLog:
         self._remarked = False
         self._refused: set[str] = set()
         self._last: Report | None = None
+        self._live: Live | None = None
         self._addresses: dict[str, str] = {}
         self._ends: dict[str, BoundEnd] = {}
         self._solved: float | None = None
@@ -83,6 +84,8 @@ class RunLog:
 
     def begin(self, plan: Lines) -> None:
         """The run starts."""
+        if self._folder is not None:
+            self._live = Live(self._folder, self._graph, plan)
         self._give(lambda sink: sink.begin(self._graph, plan))
         for sink in self._sinks:
             if sink.address:
@@ -101,13 +104,13 @@ class RunLog:
             self._status()
 
     def look(self, members: Members) -> str:
-        """Now and then: renew `top.json`, and see whether somebody has asked the run to stop (`save`, `now`)."""
+        """Now and then: renew live.json, and see whether somebody has asked the run to stop (`save`, `now`)."""
         now = time.monotonic()
         if self._folder is None or now < self._look_due:
             return ""
         self._look_due = now + LOOK_EVERY
-        if self._last is not None:
-            desk.write_top(self._folder.path, self._graph, self._totals, members, self._last)
+        if self._live is not None and self._last is not None:
+            self._live.report(self._last, lambda: desk.loads(self._graph, self._totals, members))
         return desk.asked_to_stop(self._folder.path)
 
     def event(self, what: str, /, **facts: Any) -> None:
@@ -163,6 +166,9 @@ class RunLog:
             self._status(exit_code=result.exit_code, checkpoint=result.checkpoint, **held)
         with contextlib.suppress(CannotWrite):
             self.event("ended", why=result.kind, exit_code=result.exit_code)
+        if self._live is not None:
+            with contextlib.suppress(CannotWrite):
+                self._live.end(self._last, result)
         for sink in self._sinks:
             with contextlib.suppress(CannotWrite):
                 sink.end(result)

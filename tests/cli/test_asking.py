@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from srl.__main__ import main
+from srl.dashboard.runs import read_live
 from srl.store.run_folder import RunFolder
 from tests.waiting import until
 
@@ -34,9 +35,9 @@ def started(runs: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Pa
     ]
     with subprocess.Popen([*command, f"--runs={runs}", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         try:
-            until(lambda: run.poll() is not None or any(runs.glob("*/*/top.json")))
-            (top,) = runs.glob("*/*/top.json")
-            yield run, top.parent
+            until(lambda: run.poll() is not None or any("screen" in read_live(one) for one in RunFolder.below(runs)))
+            (folder,) = RunFolder.below(runs)
+            yield run, folder.path
         finally:
             run.kill()
 
@@ -66,7 +67,7 @@ def test_a_run_over_hosts_answers_by_its_folder_and_over_the_network(tmp_path: P
         assert run.wait(30) == 130
         assert "by srl stop" in run.stdout.read()
     assert RunFolder(folder).state == "interrupted" and list((folder / "checkpoints").glob("step_*"))
-    assert not [name for name in ("control.json", "top.json", "stop") if (folder / name).exists()]
+    assert not [name for name in ("control.json", "stop") if (folder / name).exists()]
 
 
 @pytest.mark.parametrize("mode", ["inline", pytest.param("local", marks=pytest.mark.long)])

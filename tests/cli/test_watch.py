@@ -83,7 +83,7 @@ def test_it_follows_a_run_leaves_it_unchanged_and_goes_on_when_it_ends(tmp_path:
             assert checkpoint.latest(folder.checkpoints) is None
             assert watcher.facts()["source"] == ""
         assert any("this is its newest policy" in line for line in watcher.said)
-        assert {path.name for path in run.folder.rglob("*") if path not in before} <= {"metrics.jsonl", "eval.csv", "top.json"}
+        assert {path.name for path in run.folder.rglob("*") if path not in before} <= {"metrics.jsonl", "eval.csv"}
         with watching(run.folder) as watcher:  # again, and it goes on
             until(lambda: watcher.facts()["update"] > first["update"] + 3)
             run.stop().finish(60)

@@ -15,6 +15,7 @@ import pytest
 
 from srl.control.controller import Controller
 from srl.core.types import Component, HostGroup
+from srl.dashboard.runs import read_live
 from srl.graph.hosts import processes_by_host
 from srl.launchers.backend import LaunchedBackend
 from srl.launchers.base import launcher_of
@@ -97,7 +98,7 @@ def test_a_run_is_stopped_from_another_host(hosts: TwoHosts, tmp_path: Path) -> 
 
     def ask() -> None:
         there = ["nsenter", "--net=/run/netns/srl-n1", sys.executable, "-m", "srl"]
-        until(lambda: any(tmp_path.rglob("top.json")))
+        until(lambda: any("screen" in read_live(one) for one in RunFolder.below(tmp_path)))
         (control,) = tmp_path.rglob("control.json")
         for verb in ("top", "stop"):
             done = subprocess.run([*there, verb, str(control)], capture_output=True, text=True, timeout=60, check=False)

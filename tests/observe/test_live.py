@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from srl.observe import live
+from srl.observe.live import Live
 from srl.observe.report import Member, Report, StreamRow, WorkerRow
 from srl.observe.result import RunResult
-from srl.observe.sinks import live
-from srl.observe.sinks.live import Live
 from srl.plan.prepare import prepare
 from srl.store.run_folder import RunFolder
 
@@ -32,12 +32,15 @@ REPORT = Report(
 
 
 @pytest.fixture
-def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Live, RunFolder]:
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Live, RunFolder]:
     monkeypatch.setattr(live, "EVERY", 0.0)
     folder = RunFolder.create(tmp_path, "cartpole", 1)
-    made = Live(folder)
-    made.begin(prepare("cartpole", ["layout=impala"], inspect=False).graph, [("stop", "after 1,000 env steps")])
-    return made, folder
+    graph = prepare("cartpole", ["layout=impala"], inspect=False).graph
+    return Live(folder, graph, [("stop", "after 1,000 env steps")]), folder
+
+
+def loads() -> dict[str, Any]:
+    return {"hosts": [], "processes": [{"process": "actor/0"}]}
 
 
 def told(folder: RunFolder) -> dict[str, Any]:
@@ -45,34 +48,35 @@ def told(folder: RunFolder) -> dict[str, Any]:
     return found
 
 
-def test_the_graph_is_there_before_the_first_report(sink: tuple[Live, RunFolder]) -> None:
-    found = told(sink[1])
+def test_the_graph_is_there_before_the_first_report(written: tuple[Live, RunFolder]) -> None:
+    found = told(written[1])
     assert found["plan"] == [["stop", "after 1,000 env steps"]] and "workers" not in found
     streams = {one["name"]: (one["kind"], one["gives"], one["takes"]) for one in found["graph"]["streams"]}
     assert streams["samples.main"] == ("sample", ["actor"], ["trainer"])
     assert streams["params.main"] == ("param", ["trainer"], ["policy", "evaluator"])
 
 
-def test_a_report_replaces_the_one_before(sink: tuple[Live, RunFolder]) -> None:
-    sink[0].report(REPORT)
-    sink[0].report(replace(REPORT, env_steps=750))
-    found = told(sink[1])
+def test_a_report_replaces_the_one_before(written: tuple[Live, RunFolder]) -> None:
+    written[0].report(REPORT, loads)
+    written[0].report(replace(REPORT, env_steps=750), loads)
+    found = told(written[1])
     assert (found["env_steps"], found["progress"], found["eta"]) == (750, 0.75, 1.0)
     assert found["workers"][0]["busy"] is None and found["workers"][0]["waits"] == {"credit": 0.5}
     assert found["members"][0]["waits"] == {"credit": ["trainer/0"]}
     assert found["streams"][0]["drops"] == {"late": 2} and found["graph"]["mode"] == "local"
+    assert found["processes"] == [{"process": "actor/0"}] and found["screen"][0].startswith("cartpole")
     assert "metrics" not in found, "these are in metrics.jsonl"
 
 
 def test_it_is_written_at_most_once_a_second_and_at_the_end(
-    sink: tuple[Live, RunFolder], monkeypatch: pytest.MonkeyPatch
+    written: tuple[Live, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "EVERY", 1000.0)
-    sink[0].report(REPORT)
-    sink[0].report(replace(REPORT, env_steps=750))
-    assert told(sink[1])["env_steps"] == 500
-    sink[0].end(RunResult(kind="done", headline="it is done"))
-    assert told(sink[1])["env_steps"] == 750 and "it is done" in told(sink[1])["result"]
+    written[0].report(REPORT, loads)
+    written[0].report(replace(REPORT, env_steps=750), loads)
+    assert told(written[1])["env_steps"] == 500
+    written[0].end(replace(REPORT, env_steps=750), RunResult(kind="done", headline="it is done"))
+    assert told(written[1])["env_steps"] == 750 and "it is done" in told(written[1])["result"]
 
 
 def test_every_setting_has_a_value_and_an_origin() -> None:

@@ -1,11 +1,11 @@
-"""live.json: the newest report as the dashboard shows it, with the graph that its rows belong to. It stays after the end."""
+"""live.json: the newest report as `srl top` and the dashboard show it, with the graph of its rows. It stays after the end."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from srl.graph.placement import members, via_of
 from srl.graph.spec import Graph
 from srl.observe.report import Report
 from srl.observe.result import RunResult
-from srl.observe.sinks.base import Lines, Sink
+from srl.observe.screen import screen
+from srl.observe.sinks.base import Lines
 from srl.store.atomic import swap_file
 from srl.store.run_folder import RunFolder
 
@@ -24,33 +25,31 @@ _LEFT_OUT = ("metrics", "charts", "charted", "evaluated")
 """Parts of a report that are in metrics.jsonl."""
 
 
-class Live(Sink):
+class Live:
     """Replaces the file at most once a second."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, graph: Graph, plan: Lines) -> None:
         self._path = folder.live
-        self._graph: dict[str, Any] = {}
-        self._plan: list[tuple[str, str]] = []
-        self._last: Report | None = None
-        self._due = 0.0
-
-    def begin(self, graph: Graph, plan: Lines) -> None:
         self._graph, self._plan = drawn(graph), list(plan)
+        self._told: dict[str, Any] = {}
+        self._due = 0.0
         self._write()
 
-    def report(self, report: Report) -> None:
-        self._last = report
+    def report(self, report: Report, loads: Callable[[], Mapping[str, Any]]) -> None:
+        """`loads`: hosts and processes as `srl top` lists them."""
         if (now := time.monotonic()) >= self._due:
             self._due = now + EVERY
+            self._told = {**plain(report), "progress": report.progress, "eta": report.eta, "screen": screen(report), **loads()}
             self._write()
 
-    def end(self, result: RunResult) -> None:
+    def end(self, report: Report | None, result: RunResult) -> None:
+        """The last report, and how the run ended."""
+        if report is not None:
+            self._told = {**plain(report), "progress": report.progress, "eta": report.eta}
         self._write(result.format())
 
     def _write(self, result: str = "") -> None:
-        last = self._last
-        told = {**plain(last), "progress": last.progress, "eta": last.eta} if last is not None else {}
-        facts = {"time": time.time(), **told, "graph": self._graph, "plan": self._plan, "result": result}
+        facts = {"time": time.time(), **self._told, "graph": self._graph, "plan": self._plan, "result": result}
         swap_file(self._path, json.dumps(facts, separators=(",", ":")))
 
 
