@@ -16,6 +16,7 @@ from srl.api.env import mask_leaves
 from srl.api.policy import Ask, Policy
 from srl.core.errors import UserError
 from srl.core.files import read_text
+from srl.core.progress import Tell, silent
 from srl.core.seeds import Rng, row_keys, word
 from srl.core.spec import lead, zeros
 from srl.core.tree import Array, Tree, leaves, map_tree
@@ -124,6 +125,7 @@ class LoadedRun:
         envs: int | None = None,
         greedy: bool | None = None,
         against: Mapping[str, LoadedPolicy] | None = None,
+        tell: Tell = silent,
     ) -> Evaluation:
         """Means over whole episodes: `return`, `length`, and the env's own numbers. `against` replaces policies by name.
 
@@ -133,7 +135,7 @@ class LoadedRun:
         policies = {name: self.policy(which, name=name) for name in self.derived.policies} | dict(against or {})
         with closing(self.rollout(policies, envs=envs or min(episodes, 8), role="evaluation")) as rollout:
             while not rollout.step(greedy=greedy, episodes=episodes):
-                pass
+                tell("episodes", rollout.episodes, episodes)
             spread = {name: float(np.std(values, ddof=len(values) > 1)) for name, values in rollout.returns().items()}
             return Evaluation(rollout.result(), spread=spread, episodes=rollout.episodes, greedy=greedy)
 

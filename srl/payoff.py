@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from srl.core.errors import UserError
+from srl.core.progress import Tell, silent
 from srl.core.text import count
 from srl.loaded import LoadedPolicy, LoadedRun
 from srl.store import checkpoint
@@ -113,6 +114,7 @@ def play_all(
     greedy: bool | None = None,
     statistic: str | None = None,
     show: Callable[[str], None] = lambda line: None,
+    tell: Tell = silent,
 ) -> Payoff:
     """Play all matches with the same seeds. `versions`: at most so many of each team (None: all).
 
@@ -125,6 +127,7 @@ def play_all(
     for number, ours in enumerate(here):
         payoff.cells.append([])
         for theirs in there:
+            tell("matches", number * len(there) + len(payoff.cells[-1]), len(here) * len(there))
             cell = _match(run, payoff, {rows.team: ours, columns.team: theirs}, envs or min(episodes, _ENVS))
             if statistic not in cell:
                 raise UserError(f"no match has the statistic '{statistic}'", ("known", ", ".join(cell)))

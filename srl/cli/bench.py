@@ -11,6 +11,7 @@ from typing import Any
 
 from srl.cli.parsing import Parser, words_of
 from srl.core.errors import UserError
+from srl.core.progress import Progress
 from srl.core.text import columns, count
 from srl.plan.prepare import Prepared, prepare
 
@@ -64,9 +65,13 @@ def bench(argv: list[str]) -> int:
     endless = [f"stop.{name}=null" for name in ("env_steps", "updates", "return")]
     dropped = ["evaluation=null", *endless, f"stop.seconds={given.seconds}"]
     prepared = prepare(experiment, [*overrides, *dropped])
-    before = measure(prepared, given.seconds / 6)
-    rate = achieved(prepared)
-    after = measure(prepared, given.seconds / 6)  # the machine may have become slower meanwhile
+    with Progress("preparing") as progress:
+        progress.lasting("timing the parts", given.seconds / 6)
+        before = measure(prepared, given.seconds / 6)
+        progress.lasting("the run", given.seconds)
+        rate = achieved(prepared)
+        progress.lasting("timing the parts again", given.seconds / 6)
+        after = measure(prepared, given.seconds / 6)  # the machine may have become slower meanwhile
     costs = Costs({name: (before.parts[name] + after.parts[name]) / 2 for name in before.parts})
     cores = prepared.machine.cores
     limit = costs.limit(cores)

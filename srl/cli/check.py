@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from srl.cli.parsing import Parser, words_of
+from srl.core.progress import Progress
 from srl.core.text import aligned
 from srl.core.types import Component
 
@@ -39,7 +40,9 @@ def _check_env(argv: list[str]) -> int:
     from srl.envs.check import check_env
 
     env = Component.from_plain(_composed("env", given.words).get("env", ""))
-    print("\n".join(check_env(env.flat, seed=given.seed, ticks=given.steps).lines()))
+    with Progress("making the env") as progress:
+        report = check_env(env.flat, seed=given.seed, ticks=given.steps, tell=progress)
+    print("\n".join(report.lines()))
     return 0
 
 
@@ -60,14 +63,16 @@ def _check_suite(kind: str, argv: list[str]) -> int:
     data = _composed(kind, given.words)
     policy = Component.from_plain(data.get("policy", "actor_critic"))
     env = Component.from_plain(data["env"]) if "env" in data else None
-    if kind == "policy":
-        from srl.suites.policy import check_policy
+    with Progress("making small cases") as progress:
+        if kind == "policy":
+            from srl.suites.policy import check_policy
 
-        report = check_policy(policy, env, only=given.only)
-    else:
-        from srl.suites.algorithm import check_algorithm
+            report = check_policy(policy, env, only=given.only, tell=progress)
+        else:
+            from srl.suites.algorithm import check_algorithm
 
-        report = check_algorithm(Component.from_plain(data.get("algorithm", "")), policy, env, only=given.only)
+            algorithm = Component.from_plain(data.get("algorithm", ""))
+            report = check_algorithm(algorithm, policy, env, only=given.only, tell=progress)
     print("\n".join(report.lines()))
     return 0 if report.holds else 1
 

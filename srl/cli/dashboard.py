@@ -6,6 +6,7 @@ import threading
 
 from srl.cli.parsing import Parser
 from srl.core.files import usable_path
+from srl.core.progress import Progress
 from srl.store.run_folder import RunFolder
 
 
@@ -50,7 +51,8 @@ def report(argv: list[str]) -> int:
     from srl.store.atomic import replace_file
 
     path = usable_path(given.out)
-    replace_file(path, frozen_page(Runs([run.path for run in found])))
+    with Progress("reading settings") as progress:
+        replace_file(path, frozen_page(Runs([run.path for run in found]), progress))
     print(f"{path}: {count(len(found), 'run')}, {size(path.stat().st_size)}")
     return 0
 
@@ -73,13 +75,17 @@ def compare(argv: list[str]) -> int:
     from srl.dashboard.compare import compare as compared
     from srl.dashboard.runs import Runs
 
-    result = compared(Runs([run.path for run in found]), given.metric)
-    print(as_text(result, shutil.get_terminal_size((100, 24)).columns))
-    if given.png:
-        from srl.dashboard.plot import write_png
+    with Progress("reading settings") as progress:
+        result = compared(Runs([run.path for run in found]), given.metric, progress)
+        progress("comparing")
+        text = as_text(result, shutil.get_terminal_size((100, 24)).columns)
+        progress.print(text)
+        if given.png:
+            from srl.dashboard.plot import write_png
 
-        write_png(result, usable_path(given.png))
-        print(f"\n{given.png}")
+            progress("drawing")
+            write_png(result, usable_path(given.png))
+            progress.print(f"\n{given.png}")
     return 0
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from srl.cli.parsing import Parser, number
 from srl.core.errors import UserError
+from srl.core.progress import Progress
 from srl.core.text import aligned, count, size
 
 
@@ -25,6 +27,12 @@ def export(argv: list[str]) -> int:
     )
     parser.add_argument("--observations", type=number, default=1000, help="number of observations compared (default: 1000)")
     given = parser.parse_args(argv)
+    with Progress("loading the run") as progress:
+        _export(given, progress)
+    return 0
+
+
+def _export(given: argparse.Namespace, progress: Progress) -> None:
     from srl.export.write import export_policy
     from srl.loaded import load_run
 
@@ -35,9 +43,15 @@ def export(argv: list[str]) -> int:
     if given.out is not None and len(names) > 1:
         raise UserError("--out must name the file of one policy", ("policies", ", ".join(names)), ("try", f"--policy {names[0]}"))
     for name in names:
-        print(f"checkpoint {run.checkpoint(given.checkpoint, name)}", flush=True)
+        progress.print(f"checkpoint {run.checkpoint(given.checkpoint, name)}")
         made = export_policy(
-            run, name=name, which=given.checkpoint, format=given.format, out=given.out, observations=given.observations
+            run,
+            name=name,
+            which=given.checkpoint,
+            format=given.format,
+            out=given.out,
+            observations=given.observations,
+            tell=progress,
         )
         parity = made.parity
         ties = f", {count(parity.ties, 'action')} of equal value differ" if parity.ties else ""
@@ -46,5 +60,4 @@ def export(argv: list[str]) -> int:
             ("contract", str(made.contract)),
             ("parity", f"{count(parity.observations, 'observation')}, largest difference {parity.difference:.1e}{ties}"),
         ]
-        print(aligned(lines))
-    return 0
+        progress.print(aligned(lines))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srl.cli.parsing import Parser, number
 from srl.core.errors import UserError
+from srl.core.progress import Progress
 from srl.core.text import columns, count, figure
 
 if TYPE_CHECKING:
+    from srl.core.tree import Array
     from srl.loaded import Evaluation, LoadedRun
 
 
@@ -33,18 +36,26 @@ def evaluate(argv: list[str]) -> int:
         "--show", metavar="NAME", help="metric in the matrix (default: the one that the env declares, else the return)"
     )
     given = parser.parse_args(argv)
+    with Progress("loading the run") as progress:
+        _evaluate(given, progress)
+    return 0
+
+
+def _evaluate(given: argparse.Namespace, progress: Progress) -> None:
     from srl.loaded import load_run
 
     run = load_run(given.run)
     if given.cross_play == "":
-        return _matrix(run, given)
+        _matrix(run, given, progress)
+        return
     given.episodes = given.episodes or 20
     other: LoadedRun | None = load_run(given.cross_play) if given.cross_play else None
-    _say_checkpoints(run, given.checkpoint)
+    _say_checkpoints(run, given.checkpoint, progress)
+    played: dict[str, Any] = {"episodes": given.episodes, "envs": given.envs, "greedy": given.greedy, "tell": progress}
     if other is None:
-        result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=given.greedy)
-        print("\n".join(_lines(result)))
-        return 0
+        result = run.evaluate(given.checkpoint, **played)
+        progress.print("\n".join(_lines(result)))
+        return
     names = list(run.derived.policies)
     if len(names) < 2 or list(other.derived.policies) != names:
         raise UserError(
@@ -52,13 +63,12 @@ def evaluate(argv: list[str]) -> int:
             (str(run.folder), ", ".join(names)),
             (str(other.folder), ", ".join(other.derived.policies)),
         )
-    _say_checkpoints(other, given.checkpoint)
+    _say_checkpoints(other, given.checkpoint, progress)
     for name in names:
         against = {key: other.policy(given.checkpoint, name=key) for key in names if key != name}
-        result = run.evaluate(given.checkpoint, episodes=given.episodes, envs=given.envs, greedy=given.greedy, against=against)
-        print(f"{name} of {run.folder} against {', '.join(against)} of {other.folder}")
-        print("\n".join(f"  {line}" for line in _lines(result)))
-    return 0
+        result = run.evaluate(given.checkpoint, against=against, **played)
+        progress.print(f"{name} of {run.folder} against {', '.join(against)} of {other.folder}")
+        progress.print("\n".join(f"  {line}" for line in _lines(result)))
 
 
 def play(argv: list[str]) -> int:
@@ -71,16 +81,23 @@ def play(argv: list[str]) -> int:
     from srl.envs.video import record, write_video
     from srl.loaded import load_run
 
-    run = load_run(given.run)
-    _say_checkpoints(run, given.checkpoint)
-    fps = run.derived.env.fps if given.fps is None else given.fps
-    frames = run.play(given.checkpoint, episodes=given.episodes, greedy=given.greedy)
-    if given.record is not None:
-        path = write_video(given.record, frames, fps)
-    else:
-        path = record(run.folder / "videos" / f"play-{time.strftime('%Y%m%d-%H%M%S')}", frames, fps)
-    print(path)
+    with Progress("loading the run") as progress:
+        run = load_run(given.run)
+        _say_checkpoints(run, given.checkpoint, progress)
+        fps = run.derived.env.fps if given.fps is None else given.fps
+        frames = _counted(run.play(given.checkpoint, episodes=given.episodes, greedy=given.greedy), progress)
+        if given.record is not None:
+            path = write_video(given.record, frames, fps)
+        else:
+            path = record(run.folder / "videos" / f"play-{time.strftime('%Y%m%d-%H%M%S')}", frames, fps)
+        progress.print(str(path))
     return 0
+
+
+def _counted(frames: Iterator[Array], progress: Progress) -> Iterator[Array]:
+    for done, frame in enumerate(frames):
+        progress("pictures", done)
+        yield frame
 
 
 def tag(argv: list[str]) -> int:
@@ -115,7 +132,7 @@ def _parser(prog: str, about: str) -> Parser:
     return parser
 
 
-def _matrix(run: LoadedRun, given: argparse.Namespace) -> int:
+def _matrix(run: LoadedRun, given: argparse.Namespace, progress: Progress) -> None:
     from srl.payoff import play_all
 
     payoff = play_all(
@@ -125,18 +142,18 @@ def _matrix(run: LoadedRun, given: argparse.Namespace) -> int:
         envs=given.envs,
         greedy=given.greedy,
         statistic=given.show,
-        show=lambda line: print(line, flush=True),
+        show=progress.print,
+        tell=progress,
     )
-    print(payoff.write())
-    return 0
+    progress.print(str(payoff.write()))
 
 
-def _say_checkpoints(run: LoadedRun, which: str) -> None:
+def _say_checkpoints(run: LoadedRun, which: str, progress: Progress) -> None:
     """`checkpoint runs/cartpole/20250131-120000_s1_a1b2c3/checkpoints/best/step_000074350 (env step 74,350)`"""
     from srl.store.checkpoint import read
 
     for path in dict.fromkeys(run.sources(which).values()):
-        print(f"checkpoint {path} (env step {read(path).step:,})", flush=True)
+        progress.print(f"checkpoint {path} (env step {read(path).step:,})")
 
 
 def _versions(text: str) -> int | None:

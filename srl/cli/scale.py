@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from srl.cli.parsing import Parser, words_of
 from srl.core.errors import UserError
 from srl.core.load import load
 from srl.core.machine import Machine
+from srl.core.progress import Progress
 from srl.core.registry import REGISTRIES
 from srl.core.text import columns, count, size
 from srl.core.types import HOME
@@ -57,6 +59,12 @@ def scale(argv: list[str]) -> int:
     given = scale_parser().parse_intermixed_args(argv)
     if given.hosts < 1 or given.trainers < 1 or given.trainer_speed <= 0 or given.gbit <= 0:
         raise UserError("--hosts, --trainers, --trainer-speed and --gbit must be positive")
+    with Progress("planning") as progress:
+        _scale(given, progress)
+    return 0
+
+
+def _scale(given: argparse.Namespace, progress: Progress) -> None:
     experiment, overrides = words_of(given.words)
     prepared = _planned(experiment, overrides)
     graph = prepared.graph
@@ -69,6 +77,7 @@ def scale(argv: list[str]) -> int:
             f"{count(slabs, 'actor')} cannot be divided among {count(given.trainers, 'trainer')} equally",
             ("try", f"--trainers {max(one for one in range(1, given.trainers) if slabs % one == 0)}"),
         )
+    progress("measuring unit costs")
     measured = measure(experiment, overrides, given.seconds, envs=envs, encrypt=not graph.insecure)
     costs = replace(measured.costs, train=measured.costs.train / given.trainer_speed)
     (trainer,) = (node.loaded for node in graph.nodes if node.worker == "trainer")
@@ -89,15 +98,17 @@ def scale(argv: list[str]) -> int:
         pullers=not given.direct,
         fan_out=fan_out,
     )
-    print(columns([*costs_in_words(measured), *_plan(setup, given.trainer_speed)]))
+    progress.print(columns([*costs_in_words(measured), *_plan(setup, given.trainer_speed)]))
+    progress("simulating")
     outcome = Simulation(costs, setup).run(_updates(setup))
-    print()
-    print(columns([*_table(setup, outcome, measured), ("bottleneck", bottleneck(setup, outcome))]))
+    progress.print("\n" + columns([*_table(setup, outcome, measured), ("bottleneck", bottleneck(setup, outcome))]))
     if given.check:
+        progress.lasting("a real run", given.check)
         seen = real(experiment, overrides, given.check, hosts=given.hosts, envs=envs)
+        progress("measuring unit costs again")
         after = measure(experiment, overrides, given.seconds, envs=envs, encrypt=not graph.insecure)
-        print(_compared(setup, measured.costs.mean(after.costs), seen))  # the machine may have become slower meanwhile
-    return 0
+        told = measured.costs.mean(after.costs)  # the machine may have become slower meanwhile
+        progress.print(_compared(setup, told, seen))
 
 
 def bottleneck(setup: Setup, outcome: Outcome) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 from srl.cli.asking import ADDRESS, asking
 from srl.cli.parsing import Parser
 from srl.core.errors import UserError
-from srl.core.text import aligned, columns, figure
-from srl.observe.screen import clock_time
+from srl.core.text import aligned, clock_time, columns, figure
 from srl.store.run_folder import RunFolder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -10,9 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from srl.cli.search import Range, budgets, drawn, halve
 from srl.config.yaml import parse
 from srl.core.errors import UserError
+from srl.core.progress import Progress
 from srl.core.readings import RETURN
 from srl.core.text import columns, count, figure, mean_and_spread
 from srl.plan.prepare import prepare
@@ -118,10 +120,12 @@ def run_each(
     folder.mkdir(parents=True, exist_ok=True)
     print(f"{count(len(combinations), 'run')}, {jobs} at a time, in {folder}", flush=True)
     record = record or Record(kind, RETURN, [])
-    record.begin(folder, graph.name, len(combinations))
     words = [f"experiment={experiment}", *overrides] if experiment is not None else list(overrides)
     found: dict[int, Outcome] = {}
     pool = ThreadPoolExecutor(max(1, jobs))
+    current = Round(folder, "runs", len(combinations), total)
+    progress = Progress("runs", look=lambda: current.far())
+    record.begin(folder, graph.name, len(combinations), progress.print)
 
     def go(place: int, until: int | None, round: int | None) -> Outcome:
         before = found.get(place)
@@ -130,30 +134,57 @@ def run_each(
         else:
             outcome = before  # it is there already
         found[place] = replace(outcome, round=round)
+        current.over.append(place)
         record.ended(found[place])
         return found[place]
 
-    try:
-        if not halving:
-            return list(pool.map(lambda place: go(place, None, None), range(len(combinations))))
-        assert total is not None
-        trials = len(combinations) // halving
-        rounds = budgets(total, trials)
-        print(f"{count(len(rounds), 'round')}: {', '.join(f'{one:,}' for one in rounds)} env steps", flush=True)
+    with progress:
+        try:
+            if not halving:
+                return list(pool.map(lambda place: go(place, None, None), range(len(combinations))))
+            assert total is not None
+            trials = len(combinations) // halving
+            rounds = budgets(total, trials)
+            progress.print(f"{count(len(rounds), 'round')}: {', '.join(f'{one:,}' for one in rounds)} env steps")
 
-        def play(alive: list[int], until: int | None) -> list[float]:
-            number = len(rounds) - 1 if until is None else rounds.index(until)
-            places = [trial * halving + i for trial in alive for i in range(halving)]
-            outcomes = list(pool.map(lambda place: go(place, until, number), places))
-            scores = [score(one, record.metric, until) for one in outcomes]
-            means = [sum(scores[i : i + halving]) / halving for i in range(0, len(scores), halving)]
-            print(f"round {number + 1}: {count(len(alive), 'trial')}, best {figure(max(means))}", flush=True)
-            return means
+            def play(alive: list[int], until: int | None) -> list[float]:
+                nonlocal current
+                number = len(rounds) - 1 if until is None else rounds.index(until)
+                places = [trial * halving + i for trial in alive for i in range(halving)]
+                current = Round(folder, f"round {number + 1} of {len(rounds)}, runs", len(places), until or total)
+                outcomes = list(pool.map(lambda place: go(place, until, number), places))
+                scores = [score(one, record.metric, until) for one in outcomes]
+                means = [sum(scores[i : i + halving]) / halving for i in range(0, len(scores), halving)]
+                progress.print(f"round {number + 1}: {count(len(alive), 'trial')}, best {figure(max(means))}")
+                return means
 
-        halve(trials, total, play)
-        return [found[place] for place in range(len(combinations))]
-    finally:
-        pool.shutdown(cancel_futures=True)  # after Ctrl-C no further run starts
+            halve(trials, total, play)
+            return [found[place] for place in range(len(combinations))]
+        finally:
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C no further run starts
+
+
+@dataclass(slots=True)
+class Round:
+    """Runs that are to reach so many env steps, or their end."""
+
+    folder: Path
+    what: str
+    runs: int
+    env_steps: int | None
+    over: list[int] = field(default_factory=list)
+
+    def far(self) -> tuple[str, float, float]:
+        """How many are over, those under way as the part that they have made; of how many."""
+        going = sum(map(self._part, RunFolder.below(self.folder))) if self.env_steps else 0.0
+        return self.what, len(self.over) + going, self.runs
+
+    def _part(self, run: RunFolder) -> float:
+        assert self.env_steps
+        with contextlib.suppress(UserError):
+            status = run.read_status()
+            return min(1.0, status["env_steps"] / self.env_steps) if status["state"] == "running" else 0.0
+        return 0.0
 
 
 class Record:
@@ -165,8 +196,8 @@ class Record:
         self._rows: dict[tuple[str, ...], dict[str, Any]] = {}
         self._lock = Lock()
 
-    def begin(self, folder: Path, experiment: str, runs: int) -> None:
-        self.file, self._experiment, self._count = folder / SWEEP, experiment, runs
+    def begin(self, folder: Path, experiment: str, runs: int, say: Callable[[str], None]) -> None:
+        self.file, self._experiment, self._count, self._say = folder / SWEEP, experiment, runs, say
         self._write()
 
     def ended(self, outcome: Outcome) -> None:
@@ -180,13 +211,14 @@ class Record:
                 "folder": str(outcome.folder.relative_to(self.file.parent)) if outcome.folder is not None else None,
                 "state": outcome.status.get("state"),
                 "exit_code": outcome.exit_code,
+                "end": outcome.end,
                 "round": outcome.round,
                 "figures": {name: row[name] for name in names if name in row},
             }
             self._write()
         shown = f", {self.metric} {figure(row[self.metric])}" if self.metric in row else ""
         place = f"round {outcome.round + 1}" if outcome.round else f"{len(self._rows)} of {self._count}"
-        print(f"{place}: {' '.join(outcome.changes)}: {outcome.end}{shown}", flush=True)
+        self._say(f"{place}: {' '.join(outcome.changes)}: {outcome.end}{shown}")
 
     def _write(self) -> None:
         told = {"experiment": self._experiment, "kind": self.kind, "metric": self.metric, "axes": self.axes}

@@ -1,4 +1,4 @@
-"""Numbers and lists for people: counts with their noun, sizes in bytes, labels in a column."""
+"""Numbers and lists for people: counts with their noun, sizes in bytes, durations, labels in a column."""
 
 from __future__ import annotations
 
@@ -62,6 +62,13 @@ def figure(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def clock_time(seconds: float) -> str:
+    """`00:12:41`, days in front when there are any."""
+    days, rest = divmod(int(seconds), 86400)
+    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}d {text}" if days else text
 
 
 def mean_and_spread(values: Sequence[float]) -> str:

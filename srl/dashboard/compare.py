@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srl.core.option import written
+from srl.core.progress import Tell, silent
 from srl.core.readings import RETURN
 from srl.core.text import columns, figure
 from srl.dashboard.curves import Columns, read_curves
@@ -69,12 +70,13 @@ class Comparison:
         return max((steps[-1] for group in self.groups for steps, _ in group.curves), default=0.0)
 
 
-def compare(runs: Runs, metric: str = RETURN) -> Comparison:
+def compare(runs: Runs, metric: str = RETURN, tell: Tell = silent) -> Comparison:
     """Read and group the runs."""
     found = {name: (run, {key: value for key, (value, _) in runs.settings(run).items()}) for name, run in runs.all().items()}
     varying = [name for name in differing([settings for _, settings in found.values()]) if name not in _OF_ONE_RUN]
     groups: dict[str, Group] = {}
-    for name, (run, settings) in reversed(found.items()):  # oldest first
+    for number, (name, (run, settings)) in enumerate(reversed(found.items())):  # oldest first
+        tell("runs", number, len(found))
         own = {key: settings[key] for key in varying if key in settings}
         key = json.dumps(own, default=repr)
         group = groups.setdefault(key, Group(_label(own) or str(settings.get("name", name)), own))

@@ -8,6 +8,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
+from srl.core.progress import Tell, silent
 from srl.dashboard.curves import read_curves
 from srl.dashboard.runs import FILMS, Runs
 
@@ -38,13 +39,14 @@ def live_page() -> str:
     return template().replace("/*DATA*/", "null")
 
 
-def frozen_page(runs: Runs) -> str:
+def frozen_page(runs: Runs, tell: Tell = silent) -> str:
     """The page with everything in it, as it is now."""
     found, room = runs.summaries(), FILM_BYTES
     details: dict[str, Any] = {}
     curves: dict[str, Any] = {}
     films: dict[str, str] = {}
-    for name, run in runs.all().items():
+    for number, (name, run) in enumerate(runs.all().items()):
+        tell("runs", number, len(runs.all()))
         details[name], curves[name] = runs.detail(name, run), read_curves(run)
         for film in details[name]["films"]:
             if film["bytes"] <= room:

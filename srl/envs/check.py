@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from srl.api.env import ActionSpec, BatchEnv, Block, Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, new_block, renew
+from srl.core.progress import Tell, silent
 from srl.core.seeds import Seeds
 from srl.core.spec import lead, spec_of
 from srl.core.text import aligned, count
@@ -58,7 +59,7 @@ class EnvReport:
         return [*aligned(rows).splitlines(), *(f"warning: {line}" for line in self.warnings)]
 
 
-def check_env(component: Any, *, seed: int = 0, ticks: int = 200) -> EnvReport:
+def check_env(component: Any, *, seed: int = 0, ticks: int = 200, tell: Tell = silent) -> EnvReport:
     """Play, replay, and replay with other actions where actions must be ignored. Raises what would break a run."""
     name = _name(component)
 
@@ -66,10 +67,10 @@ def check_env(component: Any, *, seed: int = 0, ticks: int = 200) -> EnvReport:
         with user_code(f"cannot make env '{name}'", ("try", "--trace, which shows the traceback")):
             return make_env(component, _COPIES, GivenSeeds(root))
 
-    first = _play(make, name, ticks)
-    again = _play(make, name, ticks)
+    first = _play(make, name, ticks, tell)
+    again = _play(make, name, ticks, tell, what="steps, seeded alike")
     _same(first, again, name, "is not the same when it is seeded alike", "take all randomness from the seed given to reset")
-    other = _play(make, name, ticks, other_at_reset=True)
+    other = _play(make, name, ticks, tell, what="steps, other actions at a reset", other_at_reset=True)
     _same(
         first,
         other,
@@ -103,7 +104,15 @@ class _Run:
         return self.watcher.ends
 
 
-def _play(make: Callable[[], BatchEnv], name: str, ticks: int, *, other_at_reset: bool = False) -> _Run:
+def _play(
+    make: Callable[[], BatchEnv],
+    name: str,
+    ticks: int,
+    tell: Tell = silent,
+    *,
+    what: str = "steps",
+    other_at_reset: bool = False,
+) -> _Run:
     env = make()
     watcher = Watcher(env.count, env.seeds, name)
     block = new_block(env.spec, env.count)
@@ -114,6 +123,7 @@ def _play(make: Callable[[], BatchEnv], name: str, ticks: int, *, other_at_reset
     run = _Run(env, [_written(block)], [], watcher, None)
     rng, other = np.random.default_rng(0), np.random.default_rng(1)
     for tick in range(ticks):
+        tell(what, tick, ticks)
         if tick == ticks // 2:
             run.saved = _copied(env.save())
         actions = sample_actions(env.spec, block, rng)

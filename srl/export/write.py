@@ -18,6 +18,7 @@ import torch
 from srl.api.env import ActionSpec, Box, Discrete, MultiBinary, MultiDiscrete
 from srl.api.neural import NeuralPolicy
 from srl.core.errors import UserError
+from srl.core.progress import Tell, silent
 from srl.core.user_code import user_code
 from srl.export.parity import Arrays, Parity, compare, record
 from srl.export.program import Program, needed
@@ -44,10 +45,12 @@ def export_policy(
     format: Format = "onnx",
     out: Path | None = None,
     observations: int = 1000,
+    tell: Tell = silent,
 ) -> Exported:
     """Export the policy `name`, compare it with the original, and put both files in `exports/` of the run, or at `out`."""
     if format == "onnx":
         _check_packages()
+    tell("translating the network", 0, 0)
     network = _network(run, which, name)
     info = run.derived.policies[name]
     path = out or run.folder / "exports" / f"{name if len(run.graph.learning) > 1 else 'policy'}.{format}"
@@ -58,7 +61,9 @@ def export_policy(
         _write(exported, program, aside, format)
     try:
         policies = {one: run.policy(which, name=one) for one in run.derived.policies}
+        tell("playing episodes to compare with", 0, 0)
         asked = record(run, policies, name, observations)
+        tell("comparing the answers", 0, 0)
         parity = compare(_runner(aside, program, format), program, info.bounds, asked)
         aside.replace(path)
     finally:

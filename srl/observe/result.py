@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from srl.core.errors import RunError, SrlError, UserError
-from srl.core.text import aligned
+from srl.core.text import aligned, clock_time
 from srl.core.types import Waiting
-from srl.observe.screen import clock_time
 
 Kind: TypeAlias = Literal["done", "solved", "submitted", "interrupted", "preempted", "worker failure", "stalled", "user error"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from srl.core.text import columns, size
+from srl.core.text import clock_time, columns, size
 from srl.observe.report import Report, StreamRow, WorkerRow, by_kind, by_role
 
 LOG_WIDTH = 120
@@ -149,13 +149,6 @@ def shares(report: Report) -> str:
         what, part = max(row.waits.items(), key=lambda item: item[1], default=("", 0.0))
         texts.append(f"{row.kind} {100 * row.busy:.0f} %" + (f" (waits for {what} {100 * part:.0f} %)" if part >= 0.05 else ""))
     return ", ".join(texts)
-
-
-def clock_time(seconds: float) -> str:
-    """`00:12:41`, days in front when there are any."""
-    days, rest = divmod(int(seconds), 86400)
-    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    return f"{days}d {text}" if days else text
 
 
 def _packed(parts: Iterable[str], width: int, *, between: str = "   ", rows: int = 2) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from srl.core.errors import UserError
+from srl.core.progress import Tell, silent
 from srl.core.registry import REGISTRIES
 from srl.core.tree import Array, leaves, map_tree
 from srl.core.types import Component
@@ -25,7 +26,12 @@ _ENOUGH = 4
 
 
 def check_algorithm(
-    algorithm: Component, policy: Component, env: Component | None = None, *, only: Collection[str] = ()
+    algorithm: Component,
+    policy: Component,
+    env: Component | None = None,
+    *,
+    only: Collection[str] = (),
+    tell: Tell = silent,
 ) -> SuiteReport:
     """Try every check (or `only` these) with this policy, and with one that has memory if the algorithm can train it."""
     kind = REGISTRIES["algorithm"].resolve(algorithm.use)
@@ -35,7 +41,9 @@ def check_algorithm(
     report = SuiteReport(
         f"algorithm {algorithm.use} with policies of {', '.join(sorted({t.case.policy.use for t in trials.values()}))}"
     )
-    for name, (claim, check) in chosen(CHECKS, only).items():
+    checks = chosen(CHECKS, only)
+    for number, (name, (claim, check)) in enumerate(checks.items()):
+        tell("checks", number, len(checks))
         cases = {case: _bound(check, trial) for case, trial in trials.items()}
         report.findings.append(judged(name, claim, cases, f"algorithm {algorithm.use}"))
     return report

@@ -11,6 +11,7 @@ from srl.api.env import ActionSpec, Box, Discrete, MultiDiscrete, action_leaves
 from srl.api.policy import Act, Ask
 from srl.api.slab import SlabShape
 from srl.core.errors import UserError
+from srl.core.progress import Tell, silent
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Rng, row_keys
 from srl.core.spec import differences, lead, spec_of
@@ -29,7 +30,9 @@ _CLOSE = 1e-4
 """Two ways of computing the same number may differ by so much."""
 
 
-def check_policy(policy: Component, env: Component | None = None, *, only: Collection[str] = ()) -> SuiteReport:
+def check_policy(
+    policy: Component, env: Component | None = None, *, only: Collection[str] = (), tell: Tell = silent
+) -> SuiteReport:
     """Try every check (or `only` these) with all actions that the policy can give."""
     cases: dict[str, Case] = {}
     reasons: dict[str, UserError] = {}
@@ -47,7 +50,9 @@ def check_policy(policy: Component, env: Component | None = None, *, only: Colle
     if not cases:
         raise refused(f"policy {policy.use}", reasons, env)
     report = SuiteReport(f"policy {policy.use} with {', '.join(cases)}")
-    for name, (claim, check) in chosen(CHECKS, only).items():
+    checks = chosen(CHECKS, only)
+    for number, (name, (claim, check)) in enumerate(checks.items()):
+        tell("checks", number, len(checks))
         report.findings.append(
             judged(name, claim, {one: _bound(check, case) for one, case in cases.items()}, f"policy {policy.use}")
         )

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import pytest
 
-from srl.core.text import aligned, size
+from srl.core.text import aligned, clock_time, size
 from srl.observe.report import Evaluation, Report, StreamRow, WorkerRow
 from srl.observe.result import RunResult
-from srl.observe.screen import LOG_WIDTH, clock_time, line, screen, sides
+from srl.observe.screen import LOG_WIDTH, line, screen, sides
 from srl.observe.sinks.console import Console
 from tests.control.rig import graph
 
