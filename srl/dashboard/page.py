@@ -54,7 +54,7 @@ def frozen_page(runs: Runs, tell: Tell = silent) -> str:
                 path = run.videos / film["name"]
                 kind, data = FILMS[path.suffix], base64.b64encode(path.read_bytes()).decode()
                 films[f"{name}/{film['name']}"] = f"data:{kind};base64,{data}"
-    found["shown"] = list(details)
+    found["shown"] = list(dict.fromkeys([*found["shown"], *details]))
     everything = {**found, "details": details, "curves": curves, "films": films}
     return template().replace("/*DATA*/", in_script(everything)).replace(' nonce="NONCE"', "")
 

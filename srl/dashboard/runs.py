@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterable
@@ -11,8 +12,9 @@ from typing import Any
 
 from srl.core.errors import UserError
 from srl.core.files import parse_json, read_file
+from srl.dashboard.sweeps import entry, sweeps_of, told
 from srl.store.lines import read_lines
-from srl.store.run_folder import RunFolder, newest
+from srl.store.run_folder import RunFolder, newest, sweep_of
 
 FILMS = {".mp4": "video/mp4", ".gif": "image/gif", ".png": "image/png"}
 EVENTS = 300
@@ -55,11 +57,14 @@ class Runs:
         runs = self.all(fresh=True)
         settings = {name: self.settings(run) for name, run in runs.items()}
         varying = differing([{key: value for key, (value, _) in one.items()} for one in settings.values()])
-        entries = [
-            {**summary(run), "id": name, "settings": {key: settings[name][key][0] for key in varying if key in settings[name]}}
-            for name, run in runs.items()
-        ]
-        return {"runs": entries, "varying": varying, "shown": shown_first(runs)}
+        sweeps = sweeps_of(runs)
+        entries = []
+        for name, run in runs.items():
+            own = {key: settings[name][key][0] for key in varying if key in settings[name]}
+            swept = entry(run, sweeps)
+            entries.append({**summary(run), **swept, "id": name, "settings": {**swept.get("settings", {}), **own}})
+        varying = differing([one["settings"] for one in entries])
+        return {"runs": entries, "varying": varying, "sweep": told(sweeps, runs), "shown": shown_first(runs, entries)}
 
     def settings(self, run: RunFolder) -> dict[str, tuple[Any, str]]:
         """Those in settings.json, read again when the file has changed."""
@@ -169,21 +174,16 @@ def differing(many: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def shown_first(runs: dict[str, RunFolder]) -> list[str]:
-    """The runs that a page opens with: those of a sweep together, else the newest."""
+def shown_first(runs: dict[str, RunFolder], entries: list[dict[str, Any]]) -> list[str]:
+    """The runs that a page opens with: those of a sweep together, the best first; else the newest."""
     if not runs:
         return []
     first = newest(runs.values())
-    sweep = _sweep_of(first.path)
-    if sweep is not None:
-        together = [name for name, run in runs.items() if _sweep_of(run.path) == sweep]
-        return together[:10]
-    return [name for name, run in runs.items() if run is first]
-
-
-def _sweep_of(path: Path) -> Path | None:
-    """`NAME_sweep/TIME` above the folder of a run."""
-    return next((above for above in path.parents if above.parent.name.endswith(("_sweep", "_expect"))), None)
+    if (sweep := sweep_of(first.path)) is None:
+        return [name for name, run in runs.items() if run is first]
+    together = [one for one in entries if sweep_of(runs[one["id"]].path) == sweep]
+    together.sort(key=lambda one: (-one.get("round", 0), -one.get("score", -math.inf)))
+    return [one["id"] for one in together[:10]]
 
 
 def _id(path: Path, roots: list[Path]) -> str:

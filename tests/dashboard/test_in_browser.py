@@ -22,7 +22,7 @@ from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 from tests.dashboard.browser import Browser
 from tests.dashboard.test_compare import learned
-from tests.dashboard.test_told import made
+from tests.dashboard.test_told import made, swept
 from tests.waiting import until
 
 
@@ -128,6 +128,22 @@ def test_runs_lie_over_one_another_and_keys_change_what_is_seen(browser: Browser
     browser.until(f"document.documentElement.dataset.theme !== '{before}'")
     browser.press("/")
     browser.until("document.activeElement.id === 'filter'")
+    assert not browser.said
+
+
+def test_the_page_of_a_sweep_shows_its_table_and_each_line_leads_to_its_run(browser: Browser, tmp_path: Path) -> None:
+    swept(tmp_path, a=3.0, bbb=7.0, cc=5.0)
+    page = tmp_path / "page.html"
+    page.write_text(frozen_page(Runs([tmp_path])))
+    browser.open(page.as_uri())
+    browser.until("document.body.dataset.ready")
+    assert browser.text(".parallel text") == "algorithm.lr" and "eval/return" in browser.text(".parallel")
+    rows = browser.run("[...document.querySelectorAll('#runs tbody tr')].map(row => row.textContent)")
+    assert ["bbb" in rows[0], "cc" in rows[1], "stopped early" in rows[2]] == [True] * 3, rows
+    assert browser.run("document.querySelector('tr.here').dataset.run").endswith("bbb")
+    assert "1 run of the sweep did not start" in browser.text("#runs")
+    browser.run("document.querySelector('.parallel path').dispatchEvent(new MouseEvent('click'))")  # the worst is drawn first
+    browser.until("document.querySelector('tr.here').dataset.run.endsWith('/a')")
     assert not browser.said
 
 

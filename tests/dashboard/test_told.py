@@ -84,10 +84,38 @@ def test_runs_have_ids_and_the_settings_in_which_they_differ(tmp_path: Path) -> 
     assert runs.get("../game/a") is None
 
 
-def test_runs_of_a_sweep_are_shown_together(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        made(tmp_path / "game_sweep" / "20260101-120000" / f"seed={seed}")
-    assert len(Runs([tmp_path]).summaries()["shown"]) == 2
+def swept(root: Path, **scores: float) -> Path:
+    """The folder of a halving over `algorithm.lr` with a run for each score; all but the best one were stopped early."""
+    place = root / "game_sweep" / "20260101-120000"
+    rows: list[dict[str, Any]] = []
+    for name, score in scores.items():
+        folder = str(made(place / name, name).path.relative_to(place))
+        best = score == max(scores.values())
+        row = {"settings": {"algorithm.lr": len(name), "seed": 1}, "folder": folder, "round": int(best)}
+        rows.append({**row, "end": "ok" if best else "stopped early", "figures": {"eval/return": score, "episode/return": 2.0}})
+    rows.append({"settings": {"algorithm.lr": 9}, "folder": None, "round": 0, "end": "exit 2", "figures": {}})
+    sweep = {"kind": "halving", "metric": "eval/return", "axes": ["algorithm.lr=int(1,9)", "seed=1"], "runs": rows}
+    (place / "sweep.json").write_text(json.dumps(sweep))
+    return place
+
+
+def test_runs_of_a_sweep_are_told_with_what_its_table_says_the_best_first(tmp_path: Path) -> None:
+    place = swept(tmp_path, a=3.0, bbb=7.0, cc=5.0)
+    found = Runs([tmp_path]).summaries()
+    assert [Path(one).name for one in found["shown"]] == ["bbb", "cc", "a"]
+    told = {one["folder"]: (one["score"], one["round"], one["state"], one["settings"]["algorithm.lr"]) for one in found["runs"]}
+    assert told == {"a": (3.0, 1, "stopped early", 1), "bbb": (7.0, 2, "created", 3), "cc": (5.0, 1, "stopped early", 2)}
+    assert found["sweep"] == {"metric": "eval/return", "axes": ["algorithm.lr", "seed"], "refused": 1}
+    assert Runs([one.path for one in RunFolder.below(place)]).summaries()["sweep"] == found["sweep"]
+    made(tmp_path, "alone")
+    assert Runs([tmp_path]).summaries()["sweep"] is None, "not all of them are of one sweep"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"metric": "x", "axes": [], "runs": [{}]}'])
+def test_a_damaged_table_of_a_sweep_hides_no_run(tmp_path: Path, text: str) -> None:
+    (swept(tmp_path, a=3.0, b=7.0) / "sweep.json").write_text(text)
+    found = Runs([tmp_path]).summaries()
+    assert len(found["runs"]) == 2 and found["sweep"] is None and "score" not in found["runs"][0]
 
 
 @pytest.mark.parametrize(

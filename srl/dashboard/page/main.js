@@ -1,6 +1,6 @@
 // The page: what is shown, where it comes from, and how it is kept up to date.
 
-const app = { runs: [], varying: [], shown: [], current: null, details: {}, curves: {}, sort: null, source: null, closed: false,
+const app = { runs: [], varying: [], sweep: null, shown: [], current: null, details: {}, curves: {}, sort: null, source: null, closed: false,
   colour: id => runColour(Math.max(0, app.shown.indexOf(id))) };
 const LIMIT_WORDS = /^(?:the )?(.+?) (?:is|are) the limit/;
 const narrow = matchMedia("(max-width: 620px)");
@@ -171,7 +171,7 @@ function take(news) {
   if (news.live) {
     Object.assign(detail, { live: news.live, summary: news.summary, events: news.events, films: news.films, logs: news.logs });
     const run = app.runs.find(one => one.id === news.id);
-    if (run) { const before = JSON.stringify([run.state]); Object.assign(run, news.summary); if (before !== JSON.stringify([run.state])) drawRunsSection(); }
+    if (run) { const before = JSON.stringify([run.state]); Object.assign(run, news.summary, run.round ? { state: run.state } : {}); if (before !== JSON.stringify([run.state])) drawRunsSection(); }
   }
   pending.add(news.id);
   if (!drawing) { drawing = true; requestAnimationFrame(() => { drawing = false; if (pending.has(app.current)) drawAll(); curvesChanged(); pending.clear(); }); }
@@ -232,7 +232,7 @@ function furnish() {
 
 async function start() {
   const found = DATA || await get("runs");
-  Object.assign(app, { runs: found.runs, varying: found.varying });
+  Object.assign(app, { runs: found.runs, varying: found.varying, sweep: found.sweep });
   const asked = new URLSearchParams(location.hash.slice(1)), known = id => app.runs.some(run => run.id === id);
   const wanted = (asked.get("runs") || "").split(",").map(decodeURIComponent).filter(known);
   app.shown = wanted.length ? wanted : found.shown;

@@ -82,7 +82,7 @@ function figureWords(name) {
 
 const STATES = {
   running: ["running", "running"], created: ["starting", "running"], done: ["finished", "good"], solved: ["solved", "good"],
-  interrupted: ["interrupted", "warn"], preempted: ["preempted", "warn"], died: ["died", "bad"], "worker failure": ["failed", "bad"],
+  interrupted: ["interrupted", "warn"], "stopped early": ["stopped early", ""], preempted: ["preempted", "warn"], died: ["died", "bad"], "worker failure": ["failed", "bad"],
   "user error": ["failed", "bad"], stalled: ["stalled", "bad"],
 };
 const stateWords = state => STATES[state] || [state || "unknown", "warn"];
