@@ -23,10 +23,15 @@ _srl() {
 complete -o default -F _srl srl""",
     "zsh": """\
 # eval "$(srl completion zsh)", in ~/.zshrc
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
 _srl() {
-    local -a found
-    found=("${(@f)$(srl completion --words "$BUFFER[1,CURSOR]" 2> /dev/null)}")
-    compadd -Q -S '' -- $found || _files
+    local -a found open
+    found=(${(f)"$(srl completion --words "$BUFFER[1,CURSOR]" 2> /dev/null)"})
+    open=(${(M)found:#*[=./]})
+    found=(${found:#*[=./]})
+    (( $#open + $#found )) || { _files; return }
+    compadd -Q -S '' -- $open
+    compadd -Q -- $found
 }
 compdef _srl srl""",
     "fish": """\
@@ -34,7 +39,7 @@ compdef _srl srl""",
 complete -c srl -a '(srl completion --words (commandline -cp) 2> /dev/null)'""",
 }
 _WITH_SETTINGS = ("launch", "graph", "check", "bench", "expect")
-_WITH_RUNS = ("eval", "play", "watch", "export", "status")
+_WITH_RUNS = ("eval", "play", "watch", "export", "tag", "status", "stop", "logs", "top", "dashboard", "report", "compare")
 
 
 def completion(argv: list[str]) -> int:

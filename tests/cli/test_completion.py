@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from srl.cli.completion import SCRIPTS, words
+from tests.waiting import until
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -47,3 +53,53 @@ def test_bash_asks_and_gets_the_rest_of_the_word() -> None:
     """
     ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert ended.stdout.split() == ["cartpole_dagger"], ended.stderr
+
+
+def srl_in(folder: Path) -> dict[str, str]:
+    """An environment in which the shell finds a program `srl`, which completes and otherwise only repeats its words."""
+    program = folder / "bin" / "srl"
+    program.parent.mkdir()
+    asked = f'[ "$1" = completion ] && exec "{sys.executable}" -m srl "$@"'
+    program.write_text(f'#!/bin/sh\n{asked}\necho "asked for: $*"\n')
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "HOME": str(folder)}
+
+
+def test_fish_loads_the_script_and_offers_words(tmp_path: Path) -> None:
+    (tmp_path / "srl.fish").write_text(SCRIPTS["fish"])
+    words = "complete -C 'srl launch experiment=cartpole_da'; complete -C 'srl completion z'"
+    command = [shell("fish"), "--no-config", "-c", f"source {tmp_path}/srl.fish; {words}"]
+    ended = subprocess.run(command, env=srl_in(tmp_path), capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.split() == ["experiment=cartpole_dagger", "zsh"], ended.stderr
+
+
+def test_zsh_completes_at_the_tab_key(tmp_path: Path) -> None:
+    """In a terminal of its own: completion works only where keys are typed."""
+    (tmp_path / ".zshrc").write_text(f"PS1='> '\n{SCRIPTS['zsh']}\n")
+    ours, theirs = os.openpty()
+    environment = {**srl_in(tmp_path), "TERM": "dumb", "ZDOTDIR": str(tmp_path)}
+    with subprocess.Popen([shell("zsh"), "-i"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=tmp_path) as zsh:
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        seen = ""
+
+        def shown(text: str) -> bool:
+            nonlocal seen
+            with contextlib.suppress(BlockingIOError):
+                seen += os.read(ours, 1 << 16).decode()
+            return text in seen
+
+        try:
+            until(lambda: shown("> "))
+            os.write(ours, b"srl launch experiment=cartpole_da\tsampling.e\t\n")
+            until(lambda: shown("asked for: launch experiment=cartpole_dagger sampling.envs="))
+        finally:
+            zsh.kill()
+            os.close(ours)
+
+
+def shell(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"needs {name}: install the Debian package of this name")
+    return found
