@@ -1,13 +1,15 @@
-"""What the dashboard costs a run, and how fast its page opens.
+"""What the dashboard costs a run, how fast its page opens, and the pictures of it in the documentation.
 
     python benchmarks/dashboard.py cost [--seconds 20] [--rounds 5] [experiment=cartpole] [key=value ...]
     python benchmarks/dashboard.py open [--runs 10] [--lines 100000]
+    python benchmarks/dashboard.py pictures [run] [sweep]
 
 `cost` runs the same experiment without the dashboard, with it and no page open, with one and with five pages that take all news,
 in turn, in one process and in several. It prints medians of env steps a second, and the processor time of an env step.
 The pages are read here, not drawn: what a browser needs to draw is not a cost of the run, unless it is on the same machine.
 First comes what serving alone takes, from a process of its own: that figure holds on a machine with other work too.
 `open` makes runs with so many lines in metrics.jsonl and opens the page of all in a headless Chromium, until curves are drawn.
+`pictures` runs CartPole, and a sweep of it, and replaces docs/pictures/dashboard*.png: on an idle machine, in three minutes.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ import urllib.parse
 import urllib.request
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from srl.dashboard.runs import Runs
 from srl.dashboard.server import Dashboard
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 
+ROOT = Path(__file__).parents[1]
 CASES = {"off": None, "no page": 0, "one page": 1, "five pages": 5}
 ENDLESS = ["stop.env_steps=1_000_000_000", "stop.return=null"]
 news: Counter[str] = Counter()
@@ -147,7 +151,7 @@ def cost(words: list[str], seconds: float, rounds: int) -> None:
 
 
 def opening(number: int, lines: int) -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(ROOT))
     from tests.dashboard.browser import Browser
 
     with tempfile.TemporaryDirectory() as made:
@@ -177,9 +181,40 @@ def opening(number: int, lines: int) -> None:
             board.close()
 
 
+def pictures(which: list[str]) -> None:
+    """Pages are opened when the runs are over, so that the browser takes no time from them."""
+    sys.path.insert(0, str(ROOT))
+    from tests.dashboard.browser import Browser
+
+    run = ["experiment=cartpole", "stop={env_steps: 3_000_000, return: null}", "evaluation.every=300_000", "layout=impala"]
+    sweep = ["experiment=cartpole", "stop={env_steps: 60_000, return: null}"]
+    for axis in ("algorithm.lr=3e-4,1e-3,3e-3", "sampling.envs=16,32", "seed=1,2,3"):
+        sweep += ["--sweep", axis]
+    wide, tall = {"wide": 1200, "high": 1130}, {"wide": 390, "high": 1280, "phone": True}
+    shots: dict[str, tuple[list[str], dict[str, Any]]] = {
+        "run": (run, {"dashboard": wide, "dashboard_phone": tall}),
+        "sweep": (sweep, {"dashboard_sweep": {"wide": 1200, "high": 680}}),
+    }
+    for name in which or shots:
+        words, sizes = shots[name]
+        with tempfile.TemporaryDirectory() as made:
+            subprocess.run([sys.executable, "-m", "srl.launch", *words, "--quiet", "--runs", f"{made}/runs"], check=True)
+            board = Dashboard([Path(made) / "runs"])
+            try:
+                with Browser(Path(made) / "browser") as browser:
+                    for file, size in sizes.items():
+                        browser.size(**size)
+                        browser.open(board.address)
+                        browser.until("document.body.dataset.ready")
+                        browser.until("document.querySelectorAll('.chart canvas').length > 2")
+                        browser.picture(ROOT / "docs" / "pictures" / f"{file}.png")
+            finally:
+                board.close()
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="what the dashboard costs, and how fast its page opens")
-    parser.add_argument("what", choices=("cost", "open"))
+    parser = argparse.ArgumentParser(description="what the dashboard costs, how fast its page opens, and pictures of it")
+    parser.add_argument("what", choices=("cost", "open", "pictures"))
     parser.add_argument("words", nargs="*")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rounds", type=int, default=5)
@@ -188,6 +223,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "cost":
         cost(given.words or ["experiment=cartpole"], given.seconds, given.rounds)
+    elif given.what == "pictures":
+        pictures(given.words)
     else:
         opening(given.runs, given.lines)
 
