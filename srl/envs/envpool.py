@@ -41,7 +41,7 @@ class EnvPool(GymVectorEnv):
         if self.name not in (known := envpool.list_all_envs()):
             near = nearest(self.name, known)
             raise UserError(f"EnvPool has no task '{self.name}'", *([("did you mean", f"{near}?")] if near else []))
-        seeds = [self.seeds.seed(env, 0) for env in range(self.count)]
+        seeds = [self.seeds.seed(env, self._made) for env in range(self.count)]
         threads = min(self.config.threads, self.count)
         try:
             env = envpool.make(
@@ -54,5 +54,5 @@ class EnvPool(GymVectorEnv):
         return env
 
     def _begin(self) -> Any:
-        obs, _ = self._env.reset()  # the seeds are those of its making
+        obs, _ = self._copies.limited(self._env.reset)()  # the seeds are those of its making
         return obs

@@ -15,9 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from srl.api.env import BatchEnv
 from srl.core.errors import NotImportable, UserError
+from srl.core.load import option
 from srl.core.readings import Reading
 from srl.core.registry import dotted_path
+from srl.core.tree import Array
 
 OnError = Literal["stop", "restart"]
 EVERY = 64
@@ -116,6 +119,17 @@ def name_of(made: Any) -> str:
     return f"{getattr(made, '__module__', '')}:{getattr(made, '__qualname__', type(made).__name__)}".lstrip(":")
 
 
+@dataclass(frozen=True, kw_only=True)
+class FaultConfig:
+    """Settings of envs whose copies can be created again."""
+
+    on_error: OnError = option(
+        "stop", "if a copy raises or is too slow: end the run, or create the copy again and drop its episode"
+    )
+    restarts: int = option(10, "with on_error: restart, the maximum per hour in a group of envs", low=1)
+    step_timeout: float | None = option(None, "maximum seconds for a step or a reset; null: no limit", above=0)
+
+
 class Lost(NamedTuple):
     """An episode that a failure cut off."""
 
@@ -129,8 +143,8 @@ class Lost(NamedTuple):
 class Copies:
     """What happened to the copies of one group."""
 
-    def __init__(self, *, on_error: OnError, restarts: int, timeout: float | None, first: int) -> None:
-        self.on_error, self.restarts, self.timeout = on_error, restarts, timeout
+    def __init__(self, config: FaultConfig, first: int) -> None:
+        self.on_error, self.restarts, self.timeout = config.on_error, config.restarts, config.step_timeout
         self.lost: list[Lost] = []
         self._first = first
         self._times: deque[float] = deque()
@@ -194,6 +208,29 @@ class Copies:
         if len(means) > 1 and means[slowest] > max(_SLOW * usual, usual + _WORTH):
             reading.mean(f"env/slow/{self._first + slowest}", means[slowest] / usual)
         self._seconds = {}
+
+
+class RestartableEnv(BatchEnv):
+    """Copies that fail are created again, and the engine is told which episodes were cut off."""
+
+    _copies: Copies
+    _tick: int
+    """Of the present step, counted from 1."""
+
+    def whole(self, ended: Array) -> Array:
+        now = [lost.env for lost in self._copies.lost if lost.tick == self._tick]
+        if not now:
+            return ended
+        kept = ended.copy()
+        kept[now] = False
+        return kept
+
+    def lost(self) -> list[tuple[int, int, int]]:
+        return [(one.env, self._tick - one.tick, one.steps) for one in self._copies.lost]
+
+    def report(self, reading: Reading) -> None:
+        self._copies.lost.clear()
+        self._copies.report(reading)
 
 
 @contextlib.contextmanager

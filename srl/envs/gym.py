@@ -13,10 +13,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from srl.api.env import TEAM, BatchEnv, Block, EnvSpec, TeamBlock, TeamSpec
+from srl.api.env import TEAM, Block, EnvSpec, TeamBlock, TeamSpec
 from srl.core.errors import SrlError, UserError
 from srl.core.load import load, nearest, option
-from srl.core.readings import Reading
 from srl.core.registry import import_path
 from srl.core.seeds import Seeds
 from srl.core.spec import Leaf
@@ -24,8 +23,9 @@ from srl.core.tree import Array, Tree, leaves, map_tree
 from srl.envs.faults import (
     EVERY,
     Copies,
+    FaultConfig,
     Lost,
-    OnError,
+    RestartableEnv,
     Spot,
     bad_answer,
     bad_observation,
@@ -43,22 +43,17 @@ _FINAL = ("final_obs", "final_observation", "terminal_observation", "final_info"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GymConfig:
+class GymConfig(FaultConfig):
     id: Any = option(help="a gymnasium id, or a class or function that makes a gymnasium.Env")
     args: Mapping[str, Any] = option({}, "keywords of the env")
     stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
     signals: tuple[str, ...] = option((), "info keys recorded with every step (cost, ...)")
     mask: bool | None = option(None, "action masks from info or the observation's `action_mask`; null: if they are there")
     render: bool = option(False, "render images (render_mode rgb_array)")
-    on_error: OnError = option(
-        "stop", "if a copy raises or is too slow: end the run, or create the copy again and drop its episode"
-    )
-    restarts: int = option(10, "with on_error: restart, the maximum per hour in a group of envs", low=1)
-    step_timeout: float | None = option(None, "maximum seconds for a step or a reset; null: no limit", above=0)
     checked: int = option(1000, "number of first rows that are all checked; after that one row every eighth tick", low=0)
 
 
-class GymEnv(BatchEnv):
+class GymEnv(RestartableEnv):
     """E copies of a gymnasium env, stepped one after the other."""
 
     Config: ClassVar[type] = GymConfig
@@ -72,8 +67,7 @@ class GymEnv(BatchEnv):
             from srl.envs.drawing import choose_gl
 
             choose_gl()
-        care = self.config
-        self._copies = Copies(on_error=care.on_error, restarts=care.restarts, timeout=care.step_timeout, first=seeds.first)
+        self._copies = Copies(self.config, seeds.first)
         made = [self._make() for _ in range(count)]
         self._envs = [env for env, _ in made]
         self._limit = made[0][1]
@@ -164,21 +158,6 @@ class GymEnv(BatchEnv):
                 self._restart(env, team)
                 rewards[env], start = 0.0, env + 1
         team.reward[:, 0] = rewards
-
-    def whole(self, ended: Array) -> Array:
-        now = [lost.env for lost in self._copies.lost if lost.tick == self._tick]
-        if not now:
-            return ended
-        kept = ended.copy()
-        kept[now] = False
-        return kept
-
-    def lost(self) -> list[tuple[int, int, int]]:
-        return [(one.env, self._tick - one.tick, one.steps) for one in self._copies.lost]
-
-    def report(self, reading: Reading) -> None:
-        self._copies.lost.clear()
-        self._copies.report(reading)
 
     def render(self, env: int) -> Array:
         if not self.config.render:
@@ -351,7 +330,7 @@ class GymEnv(BatchEnv):
 
 def _made(config: GymConfig, name: str) -> gymnasium.Env[Any, Any]:
     mode: dict[str, Any] = {"render_mode": "rgb_array"} if config.render else {}
-    make = import_path(config.id, "env") if _is_path(config.id) else config.id
+    make = import_path(config.id, "env") if is_path(config.id) else config.id
     try:
         if isinstance(make, str):
             return gymnasium.make(make, disable_env_checker=True, **mode, **config.args)
@@ -365,7 +344,7 @@ def _made(config: GymConfig, name: str) -> gymnasium.Env[Any, Any]:
     return env
 
 
-def _is_path(name: Any) -> bool:
+def is_path(name: Any) -> bool:
     """`pkg.mod:Make`, and not gymnasium's own `pkg.mod:Name-v0`."""
     return isinstance(name, str) and ":" in name and not name.rpartition("-v")[2].isdigit()
 

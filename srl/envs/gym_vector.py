@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,28 +12,35 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from srl.api.env import TEAM, BatchEnv, Block, EnvSpec, TeamSpec
-from srl.core.errors import UserError
+from srl.api.env import TEAM, Block, EnvSpec, TeamSpec
+from srl.core.errors import SrlError, UserError
 from srl.core.load import load, option
+from srl.core.registry import import_path
 from srl.core.seeds import Seeds
-from srl.core.tree import Array, Tree, map_tree
+from srl.core.tree import Array, Tree, leaves, map_tree
 from srl.envs.drawing import choose_gl
-from srl.envs.faults import Spot, bad_observation, bad_step, name_of
+from srl.envs.faults import Copies, FaultConfig, Lost, RestartableEnv, Spot, bad_observation, bad_step, name_of
+from srl.envs.gym import is_path
 from srl.envs.saving import pack_rng, unpack_rng
 from srl.envs.spaces import Fault, actions_of, obs_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class GymVectorConfig:
-    id: Any = option(help="a gymnasium id with a vector entry point, or a function (num_envs=, ...) that makes a VectorEnv")
+class GymVectorConfig(FaultConfig):
+    id: Any = option(
+        help="a gymnasium id with a vector entry point, or a function or pkg.mod:function (num_envs=, ...) that makes a VectorEnv"
+    )
     args: Mapping[str, Any] = option({}, "keywords of the env")
     stats: tuple[str, ...] = option((), "info keys read when an episode ends: `episode/<name>` in every log")
     render: bool = option(False, "render images (render_mode rgb_array)")
     checked: int = option(100, "number of first ticks whose observations are checked", low=0)
 
 
-class GymVectorEnv(BatchEnv):
-    """An env that steps all its E copies at once, such as gymnasium's CartPoleVectorEnv. One seed for all copies."""
+class GymVectorEnv(RestartableEnv):
+    """An env that steps all its E copies at once, such as gymnasium's CartPoleVectorEnv. One seed for all copies.
+
+    If one fails, all of them are made anew: there is no telling which are whole.
+    """
 
     Config: ClassVar[type[GymVectorConfig]] = GymVectorConfig
     config: GymVectorConfig
@@ -45,29 +53,39 @@ class GymVectorEnv(BatchEnv):
         self.name = name_of(self.config.id)
         if self.config.render:
             choose_gl()
+        self._copies = Copies(self.config, seeds.first)
+        self._made = 0
+        """How often the copies were made anew."""
+        self._seed = seeds.seed(0, 0)
         self._env = self._make()
         self._mode = self._autoreset()
         self._obs = obs_of(self._env.single_observation_space, self.name)
         self._actions = actions_of(self._env.single_action_space, self.name)
         team = TeamSpec(agents=(TEAM,), obs=self._obs.spec, action=self._actions.spec)
         self.spec = EnvSpec(teams={TEAM: team}, stats=self.config.stats)
-        self._seed = seeds.seed(0, 0)
         self._ended = np.zeros(count, bool)
+        self._played = np.zeros(count, np.int64)
+        """Steps of the present episodes, with the last one."""
+        self._broken = False
+        """The copies are new: the next step begins their episodes."""
         self._tick = 0
 
     def reset(self, out: Block) -> None:
-        obs = self._begin()
-        self._ended[:] = False
+        while (obs := self._tried(self._begin)) is None:
+            pass
+        self._ended[:] = self._broken = False
+        self._played[:] = 0
         self._look(obs)
         self._write(obs, out)
 
     def step(self, actions: Mapping[str, Tree], out: Block) -> None:
-        taken = self._actions.batch(map_tree(lambda leaf: leaf[:, 0], actions[TEAM]))
-        obs, reward, terminated, truncated, info = self._env.step(taken)
-        if self._mode is AutoresetMode.DISABLED and self._ended.any():
-            obs, _ = self._env.reset(options={"reset_mask": self._ended.copy()})
-            reward, terminated, truncated = (np.where(self._ended, 0, part) for part in (reward, terminated, truncated))
         self._tick += 1
+        taken = self._actions.batch(map_tree(lambda leaf: leaf[:, 0], actions[TEAM]))
+        answer = self._tried(self._anew) if self._broken else self._tried(self._advance, taken)
+        if answer is None:
+            self._cut_off(out)
+            return
+        obs, reward, terminated, truncated, info = answer
         if self._tick <= self.config.checked:
             self._look(obs)
             if self._tick == self.config.checked:
@@ -81,6 +99,8 @@ class GymVectorEnv(BatchEnv):
         team.reward[:, 0] = reward
         team.terminated[:, 0] = terminated
         team.truncated[:, 0] = truncated
+        self._played += 1
+        self._played[self._ended] = 0
         np.logical_or(terminated, truncated, out=self._ended)
         if self.config.stats and self._ended.any():
             self._write_stats(info, out)
@@ -111,6 +131,7 @@ class GymVectorEnv(BatchEnv):
         env.state, env.steps, env.prev_done = (np.array(saved[key]) for key in ("state", "steps", "ended"))
         env.np_random = unpack_rng(saved["rng"])
         self._ended[:] = saved["ended"]
+        self._played[:] = saved["steps"]
         self._tick = int(saved["tick"])
         return None
 
@@ -119,11 +140,11 @@ class GymVectorEnv(BatchEnv):
 
     def _make(self) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
         mode: dict[str, Any] = {"render_mode": "rgb_array"} if self.config.render else {}
-        make: Callable[..., Any] = self.config.id
+        make: Any = import_path(self.config.id, "env") if is_path(self.config.id) else self.config.id
         try:
-            if isinstance(self.config.id, str):
+            if isinstance(make, str):
                 kind = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT
-                return gymnasium.make_vec(self.config.id, self.count, vectorization_mode=kind, **mode, **self.config.args)
+                return gymnasium.make_vec(make, self.count, vectorization_mode=kind, **mode, **self.config.args)
             return make(num_envs=self.count, **mode, **self.config.args)  # type: ignore[no-any-return]
         except (gymnasium.error.Error, TypeError) as problem:
             raise UserError(
@@ -134,8 +155,48 @@ class GymVectorEnv(BatchEnv):
 
     def _begin(self) -> Any:
         """The first observations."""
-        obs, _ = self._env.reset(seed=self._seed)
+        obs, _ = self._copies.limited(self._env.reset)(seed=self._seed)
         return obs
+
+    def _anew(self) -> Any:
+        """As a step of new copies, which begins their episodes."""
+        obs, none = self._begin(), np.zeros(self.count, bool)
+        self._ended[:], self._broken = True, False
+        return obs, np.zeros(self.count), none, none, {}
+
+    def _advance(self, taken: Any) -> Any:
+        """What the envs answer; episodes that ended before begin anew."""
+        obs, reward, terminated, truncated, info = self._copies.limited(self._env.step)(taken)
+        if self._mode is AutoresetMode.DISABLED and self._ended.any():
+            obs, _ = self._env.reset(options={"reset_mask": self._ended.copy()})
+            reward, terminated, truncated = (np.where(self._ended, 0, part) for part in (reward, terminated, truncated))
+        return obs, reward, terminated, truncated, info
+
+    def _tried(self, call: Callable[..., Any], *args: Any) -> Any:
+        """What it returns; None if it failed and the copies were made anew, with other seeds."""
+        try:
+            return call(*args)
+        except SrlError:
+            raise
+        except (Exception, SystemExit) as problem:
+            if not self._copies.restarted(self._spot(0), problem):
+                raise
+            with contextlib.suppress(Exception):
+                self._copies.limited(self._env.close)()
+            self._made += 1
+            self._seed = self.seeds.seed(0, self._made)
+            self._env = self._make()
+            return None
+
+    def _cut_off(self, out: Block) -> None:
+        """All episodes end with this step, and their rows are not used; the next step begins others."""
+        team = out.teams[TEAM]
+        for _, leaf in leaves(team.obs):
+            leaf[...] = 0
+        begun = ~(self._ended | self._broken)
+        team.truncated[:, 0] = team.active[:, 0] = begun
+        self._copies.lost += [Lost(env, self._tick, int(self._played[env]) + 1) for env in np.flatnonzero(begun).tolist()]
+        self._played[:], self._ended[:], self._broken = 0, True, True
 
     def _autoreset(self) -> AutoresetMode:
         mode = self._env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)

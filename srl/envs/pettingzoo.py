@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 
-from srl.api.env import BatchEnv, Block, EnvSpec, TeamSpec
+from srl.api.env import Block, EnvSpec, TeamSpec
 from srl.core.errors import NotImportable, SettingError, SrlError, UserError
 from srl.core.load import load, nearest, option
 from srl.core.registry import REGISTRIES
 from srl.core.seeds import Seeds
-from srl.core.tree import Array, Tree, map_tree
+from srl.core.tree import Array, Tree, leaves, map_tree
 from srl.envs.drawing import choose_gl
-from srl.envs.faults import Spot, bad_answer, bad_observation, bad_reward, bad_step, is_reward, name_of
+from srl.envs.faults import (
+    EVERY,
+    Copies,
+    FaultConfig,
+    Lost,
+    RestartableEnv,
+    Spot,
+    bad_answer,
+    bad_observation,
+    bad_reward,
+    bad_step,
+    is_reward,
+    name_of,
+)
 from srl.envs.spaces import Actions, BoxActions, Fault, Obs, actions_of, frame_rate, obs_of
+from srl.envs.teams import given_teams, teams_by_name
 
 
 @dataclass(frozen=True, kw_only=True)
-class PettingZooConfig:
+class PettingZooConfig(FaultConfig):
     id: Any = option(help="mpe2.simple_tag_v3, pkg.mod:parallel_env, or a class or function that makes a ParallelEnv")
     args: Mapping[str, Any] = option({}, "keywords of the env")
     stats: tuple[str, ...] = option((), "info keys read when an episode ends, averaged over the agents that have them")
@@ -59,7 +72,7 @@ class _Team:
     """True if no agent of the team was present at the first reset, where masks are detected."""
 
 
-class PettingZooEnv(BatchEnv):
+class PettingZooEnv(RestartableEnv):
     """E copies of a ParallelEnv. An absent agent has rows of zeros and is not active."""
 
     Config: ClassVar[type] = PettingZooConfig
@@ -71,12 +84,13 @@ class PettingZooEnv(BatchEnv):
         self.name = name_of(self.config.id)
         if self.config.render:
             choose_gl()
+        self._copies = Copies(self.config, seeds.first)
         self._envs = [_made(self.config, self.name) for _ in range(count)]
         self._seed = [seeds.seed(env, 0) for env in range(count)]
         self._elapsed = [0] * count
         probe = self._envs[0]
         rows, infos = self._answer(0, probe.reset(seed=self._seed[0]))
-        grouped = _given_teams(probe, self.config.teams, self.name) if self.config.teams else _teams(probe)
+        grouped = given_teams(probe, self.config.teams, self.name) if self.config.teams else teams_by_name(probe)
         self._teams = {name: self._team(agents, rows, infos) for name, agents in grouped.items()}
         if self.config.mask and not any(team.mask_from for team in self._teams.values()):
             raise UserError(f"env '{self.name}' gives no action masks", ("try", "env.mask=false"))
@@ -84,6 +98,8 @@ class PettingZooEnv(BatchEnv):
         self._episode = [-1] * count
         self._over = [False] * count
         self._finished: list[set[Any]] = [set() for _ in range(count)]
+        self._there: list[set[Any]] = [set() for _ in range(count)]
+        """The agents that take part in the next step."""
         self._tick = 0
         self.spec = EnvSpec(
             teams={
@@ -99,7 +115,8 @@ class PettingZooEnv(BatchEnv):
 
     def reset(self, out: Block) -> None:
         for env in range(self.count):
-            self._begin(env, out)
+            while not self._tried(self._begin, env, out):
+                pass
 
     def step(self, actions: Mapping[str, Tree], out: Block) -> None:
         chosen = {
@@ -110,16 +127,12 @@ class PettingZooEnv(BatchEnv):
         looked = self._tick % self.count
         self._tick += 1
         for env in range(self.count):
-            try:
-                if self._over[env]:
-                    self._begin(env, out)
-                else:
-                    self._advance(env, chosen, out, look=full or env == looked)
-            except SrlError:
-                raise
-            except (Exception, SystemExit) as problem:
-                problem.add_note(f"in {self._spot(env)}")
-                raise
+            if self._over[env]:
+                done = self._tried(self._begin, env, out)
+            else:
+                done = self._tried(self._advance, env, chosen, out, full or env == looked)
+            if not done:
+                self._cut_off(env, out)
 
     def render(self, env: int) -> Array:
         if not self.config.render:
@@ -131,24 +144,58 @@ class PettingZooEnv(BatchEnv):
             env.close()
         self._envs = []
 
+    def _tried(self, call: Callable[..., None], env: int, *args: Any) -> bool:
+        """False if the copy failed and was made anew."""
+        try:
+            call(env, *args)
+        except SrlError:
+            raise
+        except (Exception, SystemExit) as problem:
+            if not self._copies.restarted(self._spot(env), problem):
+                raise
+            with contextlib.suppress(Exception):
+                self._copies.limited(self._envs[env].close)()
+            self._envs[env] = _made(self.config, self.name)
+            return False
+        return True
+
+    def _cut_off(self, env: int, out: Block) -> None:
+        """The next step begins an episode. The rows of the one that was cut off are not used."""
+        for name, team in self._teams.items():
+            block = out.teams[name]
+            there = np.array([agent in self._there[env] for agent in team.agents])
+            block.active[env], block.terminated[env], block.truncated[env], block.reward[env] = there, False, there, 0.0
+            for _, leaf in (*leaves(block.obs), *leaves({} if block.mask is None else block.mask)):
+                leaf[env] = 0
+        for _, leaf in leaves(out.state) if self._state is not None else ():
+            leaf[env] = 0
+        if self._there[env]:
+            self._copies.lost.append(Lost(env, self._tick, self._elapsed[env] + 1))
+        self._over[env] = True
+        self._there[env] = set()
+
     def _begin(self, env: int, out: Block) -> None:
         self._episode[env] += 1
         self._elapsed[env] = 0
-        self._over[env] = False
+        self._over[env] = True
+        self._there[env] = set()
         self._finished[env].clear()
         self._seed[env] = self.seeds.seed(env, self._episode[env])
-        rows, infos = self._answer(env, self._envs[env].reset(seed=self._seed[env]))
+        rows, infos = self._answer(env, self._copies.limited(self._envs[env].reset)(seed=self._seed[env]))
         self._check_none_lost(env, set(rows), rows)
         self._show(env, rows, infos, out, look=True)
+        self._over[env] = False
+        self._there[env] = set(rows)
 
-    def _advance(self, env: int, chosen: Mapping[str, Any], out: Block, *, look: bool) -> None:
+    def _advance(self, env: int, chosen: Mapping[str, Any], out: Block, look: bool) -> None:
         one = self._envs[env]
         alive = {agent for agent in one.agents if agent not in self._finished[env]}
         taken: dict[Any, Any] = {}
         for name, team in self._teams.items():
             start = env * len(team.agents)
             taken |= {agent: chosen[name][start + i] for i, agent in enumerate(team.agents) if agent in alive}
-        answer = one.step(taken)
+        step = self._copies.limited(one.step)
+        answer = step(taken) if self._tick % EVERY else self._copies.timed(env, step)(taken)
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise bad_answer(self._spot(env), answer)
         rows, rewards, terminated, truncated, infos = answer
@@ -169,6 +216,7 @@ class PettingZooEnv(BatchEnv):
         self._check_none_lost(env, (alive | set(rows)) - ended - self._finished[env], rows)
         self._show(env, rows, infos, out, look=look)
         self._finished[env] |= ended & alive
+        self._there[env] = set(rows) - self._finished[env]
         if all(agent in self._finished[env] for agent in one.agents):
             self._over[env] = True
             self._write_stats(env, infos, out)
@@ -278,71 +326,6 @@ class PettingZooEnv(BatchEnv):
 
     def _spot(self, env: int) -> Spot:
         return Spot(self.name, self._srl_place, self.seeds.first + env, self._seed[env], self._elapsed[env])
-
-
-def _teams(env: Any) -> dict[str, tuple[Any, ...]]:
-    """Agents form a team if their names differ only by a number and their spaces are equal."""
-    groups: list[tuple[str, Any, Any, list[Any]]] = []
-    for agent in env.possible_agents:
-        prefix = re.sub(r"[_-]?\d+$", "", str(agent)) or "agent"
-        obs, action = env.observation_space(agent), env.action_space(agent)
-        for name, known_obs, known_action, members in groups:
-            if name == prefix and known_obs == obs and known_action == action:
-                members.append(agent)
-                break
-        else:
-            groups.append((prefix, obs, action, [agent]))
-    teams: dict[str, tuple[Any, ...]] = {}
-    for name, _, _, members in groups:
-        number = sum(known == name or known.startswith(f"{name}-") for known in teams)
-        teams[f"{name}-{number + 1}" if number else name] = tuple(members)
-    return teams
-
-
-def _given_teams(env: Any, patterns: Mapping[str, tuple[str, ...]], name: str) -> dict[str, tuple[Any, ...]]:
-    """Every agent goes to the first team with a matching pattern."""
-    teams: dict[str, list[Any]] = {team: [] for team in patterns}
-    for agent in env.possible_agents:
-        team = next((team for team, globs in patterns.items() if _fits(agent, globs)), None)
-        if team is None:
-            raise UserError(
-                f"agent '{agent}' of env '{name}' is in no team",
-                ("expected", "a team for every agent in env.teams"),
-                ("try", f"env.teams.NAME=[{agent}], or a last team of all others: env.teams.NAME=['*']"),
-            )
-        teams[team].append(agent)
-    for team, members in teams.items():
-        if not members:
-            raise _no_agent_matches(env, team, patterns[team], name)
-        _refuse_unequal(env, team, members)
-    return {team: tuple(members) for team, members in teams.items()}
-
-
-def _fits(agent: Any, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(str(agent), pattern) for pattern in patterns)
-
-
-def _no_agent_matches(env: Any, team: str, patterns: tuple[str, ...], name: str) -> UserError:
-    agents = [str(agent) for agent in env.possible_agents]
-    taken = [agent for agent in agents if _fits(agent, patterns)]
-    near = None if taken else next(filter(None, (nearest(pattern, agents) for pattern in patterns)), None)
-    return UserError(
-        f"no agent of env '{name}' is left for team '{team}'",
-        ("found", f"earlier teams take {', '.join(taken)}" if taken else f"the agents of the env: {', '.join(agents)}"),
-        *([("did you mean", near)] if near else []),
-        ("try", "list it before them: each agent goes to the first team that matches" if taken else "remove or correct it"),
-    )
-
-
-def _refuse_unequal(env: Any, team: str, members: list[Any]) -> None:
-    for space_of in (env.observation_space, env.action_space):
-        first = space_of(members[0])
-        if odd := [agent for agent in members if space_of(agent) != first]:
-            raise UserError(
-                f"'{members[0]}' and '{odd[0]}' cannot be one team, '{team}'",
-                ("because", f"their spaces differ: {first} and {space_of(odd[0])}"),
-                ("try", "a team for each of them"),
-            )
 
 
 def _made(config: PettingZooConfig, name: str) -> Any:

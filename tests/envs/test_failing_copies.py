@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from pettingzoo import ParallelEnv
 
 import srl
 from srl.algorithms.ppo import PPO
@@ -19,8 +20,10 @@ from srl.api.env import TEAM, new_block, renew
 from srl.core.readings import Reading
 from srl.core.seeds import Seeds
 from srl.envs.gym import GymEnv
+from srl.envs.gym_vector import GymVectorEnv
+from srl.envs.pettingzoo import PettingZooEnv
 
-DOOMED, LENGTH = 7.0, 11
+DOOMED, LENGTH, SHORT = 7.0, 11, 3
 
 
 class Frail(gymnasium.Env[Any, Any]):
@@ -51,6 +54,62 @@ class Frail(gymnasium.Env[Any, Any]):
         return self.row, 1.0, self.row[1] >= LENGTH, False, {}
 
 
+class FrailPair(ParallelEnv):
+    """Two agents, of which the second leaves earlier. Every third episode of a copy fails in its fifth step."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "frail"}
+    possible_agents: ClassVar[list[str]] = ["long_0", "short_0"]
+
+    def __init__(self, how: str = "raises", at_reset: bool = False) -> None:
+        self.inner, self.at_reset = Frail(how), at_reset
+
+    def observation_space(self, agent: Any) -> Any:
+        return Frail.observation_space
+
+    def action_space(self, agent: Any) -> Any:
+        return Frail.action_space
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        row, _ = self.inner.reset(seed=seed)
+        self.inner.at_reset = self.at_reset  # the first one is a look at the env
+        self.agents = list(self.possible_agents)
+        return dict.fromkeys(self.agents, row.copy()), {agent: {} for agent in self.agents}
+
+    def step(self, actions: Any) -> Any:
+        row, reward, over, _, _ = self.inner.step(None)
+        there, ends = self.agents, {"long_0": bool(over), "short_0": bool(row[1] >= SHORT)}
+        self.agents = [agent for agent in there if not ends[agent]]
+        rows, flags = dict.fromkeys(there, row.copy()), {agent: ends[agent] for agent in there}
+        return rows, dict.fromkeys(there, reward), flags, dict.fromkeys(there, False), {agent: {} for agent in there}
+
+
+class FrailMany(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """Copies of `Frail` that step together, and are lost together."""
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}
+
+    def __init__(self, num_envs: int = 1, **args: Any) -> None:
+        self.num_envs, self.envs = num_envs, [Frail(**args) for _ in range(num_envs)]
+        self.single_observation_space, self.single_action_space = Frail.observation_space, Frail.action_space
+        self.over, self.numbers = np.zeros(num_envs, bool), np.zeros(num_envs, int)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        self.numbers = seed + np.arange(self.num_envs)
+        return np.stack([env.reset(seed=int(number))[0].copy() for env, number in zip(self.envs, self.numbers, strict=True)]), {}
+
+    def step(self, actions: Any) -> Any:
+        rows, ends = [], np.zeros(self.num_envs, bool)
+        for i, env in enumerate(self.envs):
+            if self.over[i]:
+                self.numbers[i] += self.num_envs
+                row, _ = env.reset(seed=int(self.numbers[i]))
+            else:
+                row, _, ends[i], _, _ = env.step(None)
+            rows.append(row.copy())
+        rewards, self.over = np.where(self.over, 0.0, 1.0), ends
+        return np.stack(rows), rewards, ends, np.zeros(self.num_envs, bool), {}
+
+
 def played(env: GymEnv, ticks: int) -> list[Any]:
     """Blocks of every tick, and the copies whose episode ended by itself."""
     block, found = new_block(env.spec, env.count), []
@@ -71,24 +130,35 @@ class Witness(PPO):
         doomed = (batch.obs[:, :, 0] == DOOMED) & torch.cat([batch.valid, batch.valid[-1:]])
         assert not doomed[:-5].any() and not doomed[:-1][:, batch.obs[-1, :, 0] != DOOMED].any()
         ends = batch.terminated & batch.valid
-        assert ends.any() and (batch.obs[1:][ends][:, 1] == LENGTH).all() and not (batch.truncated & batch.valid).any()
+        assert ends.any() and torch.isin(batch.obs[1:][ends][:, 1], torch.tensor([LENGTH, SHORT])).all()
+        assert not (batch.truncated & batch.valid).any()
         return super().update(batch)
 
 
+KINDS: dict[str, tuple[dict[str, Any], int]] = {
+    "gym": ({"use": f"{__name__}:Frail", "mask": False}, 3),
+    "pettingzoo": ({"use": f"{__name__}:FrailPair", "mask": False}, 3),
+    "vector": ({"use": "gym_vector", "id": FrailMany}, 2),
+}
+
+
 @pytest.mark.parametrize("at_reset", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_a_broken_episode_are_purged_and_counted(
-    at_reset: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    kind: str, at_reset: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    env, envs = KINDS[kind]
     run = srl.launch(
-        env={"use": f"{__name__}:Frail", "at_reset": at_reset, "mask": False, "on_error": "restart", "restarts": 10_000},
-        algorithm={"use": f"{__name__}:Witness", "epochs": 1}, policy={"hidden": [8]}, sampling={"envs": 3, "steps": 66},
+        env={**env, "args": {"at_reset": at_reset}, "on_error": "restart", "restarts": 10_000},
+        algorithm={"use": f"{__name__}:Witness", "epochs": 1}, policy={"hidden": [8]}, sampling={"envs": envs, "steps": 66},
         stop={"env_steps": 3_000}, mode="inline", evaluation=None, seed=2, runs=tmp_path, quiet=True,
     )  # fmt: skip
     assert "failed and is created again (restart 1 of 10000 within an hour)" in capfd.readouterr().err
     metrics = run.metrics()[-1]
     assert metrics["total/env/restarts"] > 5
-    assert metrics["episode/length"] == LENGTH, "an episode that was cut off is not reported"
-    if not at_reset:
+    if kind != "pettingzoo":
+        assert metrics["episode/length"] == LENGTH, "an episode that was cut off is not reported"
+    if kind == "gym" and not at_reset:
         assert 2 * metrics["total/env/restarts"] < metrics["total/env/purged_rows"] <= 5 * metrics["total/env/restarts"]
     assert dict(run.wait().summary)["ledger"].rstrip().endswith("ok"), "every slab is accounted for"
 
@@ -104,6 +174,48 @@ def test_a_copy_that_fails_is_made_anew_and_the_others_go_on() -> None:
         assert found[tick + 1][0][copy, 0, 1] == 0.0, "the next step begins an episode"
         others = [other for other in range(4) if other != copy and (tick, other) not in cut]
         assert all(obs[other, 0, 0] in (1.0, DOOMED) for other in others)
+
+
+def test_agents_of_a_pair_that_fails_are_cut_off_where_they_are_there() -> None:
+    env = PettingZooEnv(4, Seeds(1, first=8), id=FrailPair, mask=False, on_error="restart", restarts=1000, checked=0)
+    block, cut = new_block(env.spec, 4), 0
+    env.reset(block)
+    for _ in range(150):
+        renew(block)
+        env.step({name: np.zeros((4, 1), np.int64) for name in ("long", "short")}, block)
+        long, short = block.teams["long"], block.teams["short"]
+        for copy, ago, steps in env.lost():
+            if ago == 0:
+                cut += 1
+                assert steps == 5 and long.truncated[copy, 0] and long.active[copy, 0]
+                assert not short.truncated[copy, 0] and not short.active[copy, 0], "it had left before"
+                assert not env.whole(np.ones(4, bool))[copy]
+        assert (long.truncated == ~env.whole(np.ones(4, bool))[:, None]).all()
+    assert cut > 3
+
+
+def test_copies_that_step_together_are_lost_together() -> None:
+    env = GymVectorEnv(2, Seeds(1), id=FrailMany, on_error="restart", restarts=1000, checked=0)
+    block, found = new_block(env.spec, 2), []
+    env.reset(block)
+    for _ in range(60):
+        renew(block)
+        env.step({TEAM: np.zeros((2, 1), np.int64)}, block)
+        team = block.teams[TEAM]
+        found.append(
+            (
+                team.obs[:, 0, 1].copy(),
+                team.truncated[:, 0].copy(),
+                team.active[:, 0].copy(),
+                [one for one in env.lost() if not one[1]],
+            )
+        )
+    cut = [tick for tick, (_, truncated, _, _) in enumerate(found) if truncated.any()]
+    assert len(cut) > 3
+    for tick in cut[:-1]:
+        _, truncated, active, lost = found[tick]
+        assert truncated.all() and active.all() and [(copy, steps) for copy, _, steps in lost] == [(0, 5), (1, 5)]
+        assert (found[tick + 1][0] == 0).all(), "the next step begins an episode in all of them"
 
 
 def test_without_restarts_the_error_names_the_copy() -> None:
