@@ -1,6 +1,7 @@
 """The same learning curve inline, over shared memory and over sockets: 3 seeds each.
 
     python benchmarks/curves.py [--experiment cartpole] [--steps 120000] [--seeds 3] [--ways shm,zmq] [--figures episode/return]
+    python benchmarks/curves.py --experiment pendulum_sac --steps 24000
     python benchmarks/curves.py --experiment pendulum_sac --steps 24000 --ways single,exact,simultaneous,asynchronous
 
 Prints for each figure the mean of the seeds (and the lowest and highest of them) between the marks.
@@ -13,6 +14,8 @@ import itertools
 import statistics
 from typing import Any
 
+from srl.plan.prepare import prepare
+
 from cartpole_ppo import run_srl
 
 WAYS = {
@@ -21,6 +24,12 @@ WAYS = {
     "zmq": ["layout=decoupled", "streams.all.via=zmq", "sampling.groups=1", "staleness.max=0"],
     "impala": ["layout=impala"],
 }
+OFF_POLICY = {
+    "inline": ["mode=inline", "layout=inline"],
+    "shm": ["layout=offpolicy", "streams.all.via=shm", "learner=single"],
+    "zmq": ["layout=offpolicy", "streams.all.via=zmq", "learner=single"],
+}
+"""The same ways of an experiment with a replay."""
 LEARNERS = {
     "single": ["learner=single"],
     "sequential": ["learner={use: single, order: sequential}"],
@@ -38,13 +47,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120_000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--points", type=int, default=6)
-    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--ways", help="by default all but those of learners")
     given = parser.parse_args()
     marks = [given.steps * point // given.points for point in range(given.points + 1)]
+    replayed = any(node.worker == "replay" for node in prepare(given.experiment, inspect=False).graph.nodes)
+    ways = OFF_POLICY if replayed else WAYS
     print(f"{'env steps':<13}" + "".join(f"{mark:>22,}" for mark in marks[1:]))
-    for way in given.ways.split(","):
+    for way in given.ways.split(",") if given.ways else ways:
         stop = [f"stop.env_steps={given.steps}", "stop.return=null", "evaluation=null"]
-        runs = [run_srl(given.experiment, seed, *stop, *{**WAYS, **LEARNERS}[way])[0] for seed in range(1, given.seeds + 1)]
+        runs = [run_srl(given.experiment, seed, *stop, *{**ways, **LEARNERS}[way])[0] for seed in range(1, given.seeds + 1)]
         for figure in given.figures.split(","):
             curves = [means(rows, figure, marks) for rows in runs]
             cells = [sorted(column) for column in zip(*curves, strict=True)]
