@@ -16,6 +16,7 @@ EXTRAS = {
     "atari": ["ale-py>=0.10"],
     "minatar": ["minatar>=1.0.15"],
     "minigrid": ["minigrid>=3", "pygame-ce"],
+    "minari": ["minari[hdf5]>=0.5"],
     "box2d": ["box2d>=2.3.10", "pygame-ce"],
     "cluster": ["cryptography>=42"],
     "export": ["onnx>=1.18", "onnxscript>=0.5", "onnxruntime>=1.20"],

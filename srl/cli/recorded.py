@@ -1,4 +1,4 @@
-"""`srl replay FOLDER`: what a recording holds."""
+"""`srl replay FOLDER`: what a recording holds, and the same as a data set of Minari."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def replay(argv: list[str]) -> int:
     about = "show what a recording holds: the folder that `record` of a run named. replay.data=FOLDER plays it back"
     parser = Parser(prog="srl replay", description=about)
     parser.add_argument("folder", help="the folder of `record`")
-    folder = Path(parser.parse_args(argv).folder)
-    from srl.replay.recording import PREFIX, columns_of, files_of
+    parser.add_argument(
+        "--to", metavar="minari:NAME", help="write its episodes as a new data set of Minari, such as minari:cartpole/ppo-v0"
+    )
+    given = parser.parse_args(argv)
+    folder = Path(given.folder)
+    from srl.replay.recording import columns_of, files_of, slabs_of
 
-    files = files_of(folder) if folder.is_dir() else []
-    if not files:
-        raise UserError(
-            f"there is no recording in {folder}", ("expected", "files such as 000000.npz, which `record: FOLDER` writes")
-        )
+    files = files_of(folder)
+    if given.to is not None:
+        return _written(folder, given.to)
     rows, slabs, joined = 0, 0, True
     returns: list[float] = []
     shapes: dict[str, str] = {}
-    for file in files:
-        with np.load(file, allow_pickle=False) as data:
-            arrays = {name.removeprefix(PREFIX): data[name] for name in data.files}
+    for arrays in slabs_of(folder):
         slabs, joined = slabs + len(arrays["valid"]), joined and "origin" in arrays
         for column in columns_of(arrays):
             shapes |= {
@@ -47,6 +47,20 @@ def replay(argv: list[str]) -> int:
         *([] if joined else [("", "of an on-policy run: those that lie within one slab")]),
     ]
     print(aligned(lines))
+    return 0
+
+
+def _written(folder: Path, target: str) -> int:
+    """The recording as a data set of Minari."""
+    from srl.replay import minari
+    from srl.replay.dataset import minari_name
+    from srl.replay.recording import About, columns_of, slabs_of
+
+    if (name := minari_name(target)) is None:
+        raise UserError(f"'--to' must name a data set of Minari, not '{target}'", ("try", f"--to minari:{target}"))
+    columns = (column for arrays in slabs_of(folder) for column in columns_of(arrays))
+    episodes, rows = minari.write(name, About.read(folder), columns)
+    print(aligned([("written", target), ("episodes", f"{episodes:,}"), ("rows", f"{rows:,}")]))
     return 0
 
 

@@ -92,7 +92,7 @@ class Replay:
     )
     history: tuple[str, ...] = option((), "observations that are stacks of frames, kept as single frames: [obs], [obs/screen]")
     data: str | None = option(
-        None, "recorded rows (.npz files) or saved replays (RUN/replays) from which part of every batch is drawn"
+        None, "recorded rows (.npz files), saved replays (RUN/replays) or minari:NAME, from which part of every batch is drawn"
     )
     share: float = option(0.5, "with data: the share of every batch that is drawn from it; 1: everything", above=0, high=1)
     shards: int = option(1, "number of replays that the rows are divided among, each with actors of its own", low=1, high=256)

@@ -200,6 +200,10 @@ class Actions(ABC):
         return list(self.batch(rows))
 
     @abstractmethod
+    def rows(self, values: Any) -> Tree:
+        """The inverse of `batch`."""
+
+    @abstractmethod
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
         """Write the mask of one row; gymnasium's `sample(mask)` forms and flat arrays are both accepted."""
 
@@ -217,6 +221,9 @@ class DiscreteActions(Actions):
     def split(self, rows: Tree) -> Sequence[Any]:
         return list(np.asarray(rows) + self.start if self.start else np.asarray(rows))
 
+    def rows(self, values: Any) -> Array:
+        return np.asarray(values, np.int64) - self.start
+
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
         target[row] = np.asarray(value).astype(bool)  # type: ignore[index]
 
@@ -233,6 +240,9 @@ class MultiDiscreteActions(Actions):
         shaped = np.asarray(rows).reshape(-1, *self.start.shape)
         return (shaped + self.start).astype(self.dtype)
 
+    def rows(self, values: Any) -> Array:
+        return np.reshape(np.asarray(values, np.int64) - self.start, (len(values), -1))
+
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
         flat = np.concatenate([np.ravel(part) for part in _masks(value)]) if isinstance(value, tuple) else np.ravel(value)
         target[row] = flat.astype(bool)  # type: ignore[index]
@@ -248,6 +258,9 @@ class MultiBinaryActions(Actions):
 
     def batch(self, rows: Tree) -> Array:
         return np.array(rows, self.dtype).reshape(-1, *self.shape)
+
+    def rows(self, values: Any) -> Array:
+        return np.reshape(np.asarray(values, np.int8), (len(values), -1))
 
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
         target[row] = np.ravel(value).astype(bool)  # type: ignore[index]
@@ -270,6 +283,9 @@ class BoxActions(Actions):
         taken = self.batch(rows)
         return list(taken) if self.shape else [taken[i : i + 1].reshape(()) for i in range(len(taken))]
 
+    def rows(self, values: Any) -> Array:
+        return np.reshape(np.asarray(values, np.float32), (len(values), *self.spec.shape))
+
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
         """A Box has no mask."""
 
@@ -290,6 +306,9 @@ class DictActions(Actions):
         columns = [part.split(rows[_plain(key)]) for key, part in self.parts.items()]
         lines = zip(*columns, strict=True)
         return list(lines) if self.tuple else [dict(zip(self.parts, line, strict=True)) for line in lines]
+
+    def rows(self, values: Any) -> Tree:
+        return {_plain(key): part.rows(values[key]) for key, part in self.parts.items()}
 
     def write_mask(self, target: Tree, row: int, value: Any) -> None:
         for key, part in self.parts.items():

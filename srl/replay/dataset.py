@@ -8,7 +8,8 @@ A file holds rows in the order in which they were lived, of one episode or of se
 and what else the rows of the run have: `mask`, `state`, `extra/NAME`, `signals/NAME`, and `next_mask` and so on. The names of
 D4RL and Minari are known too. The last row of an episode that did not terminate is left out if its next observation is not known.
 
-Or recorded slabs (srl/replay/recording.py), or replays that another run has saved (`replays` in its folder).
+Or recorded slabs (srl/replay/recording.py), or replays that another run has saved (`replays` in its folder), or `minari:NAME`, a
+data set of Minari (srl/replay/minari.py).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from srl.core.errors import UserError
 from srl.core.spec import Leaf
 from srl.core.tree import Array, build, leaves
 from srl.replay import saved
-from srl.replay.recording import PREFIX, columns_of
+from srl.replay.recording import PREFIX, columns_of, slabs_in
 from srl.replay.rings import ASKED, OF_SLABS, RingShape
 from srl.replay.store import Store
 
@@ -72,8 +73,18 @@ def load_dataset(
     return store
 
 
+def minari_name(path: str | Path) -> str | None:
+    """NAME of `minari:NAME`; None if it is the path of files."""
+    kind, _, name = str(path).partition(":")
+    return name if kind == "minari" else None
+
+
 def data_bytes(path: Path) -> int:
     """About the memory that its rows take."""
+    if (name := minari_name(path)) is not None:
+        from srl.replay import minari  # which needs gymnasium
+
+        return minari.row_bytes(name)
     sizes = 0
     for file in _files(path):
         if file.is_dir():
@@ -95,6 +106,11 @@ def _files(path: Path) -> list[Path]:
 
 def _tables(path: Path, names: Sequence[str] = ()) -> Iterator[tuple[Path, dict[str, Array], bool]]:
     """(file, its rows in order by our names, whether actions are as policies record them)."""
+    if (name := minari_name(path)) is not None:
+        from srl.replay import minari
+
+        yield from ((path, rows, False) for rows in minari.episodes(name))
+        return
     for file in _files(path):
         if file.is_dir():
             yield from ((file, rows, True) for rows in _kept(file, names))
@@ -140,8 +156,7 @@ def _slabs_in(file: Path, names: Sequence[str]) -> dict[str, Array] | None:
     with _reading(file), np.load(file, allow_pickle=False) as data:
         if f"{PREFIX}valid" not in data.files:
             return None
-        found = {name.removeprefix(PREFIX): name for name in data.files}
-        return {path: data[name] for path, name in found.items() if not names or path in (*names, "origin", "first")}
+        return slabs_in(data, (*names, "origin", "first") if names else ())
 
 
 def _read(file: Path, names: Sequence[str] = ()) -> dict[str, Array]:

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from srl.core.files import usable_path
 from srl.core.load import option
-from srl.replay.recording import Recording
+from srl.graph.placement import members
+from srl.replay.recording import About, Recording
 from srl.streams.peers import End
 from srl.streams.sample import Loan
 from srl.workers.base import Context
@@ -30,8 +31,19 @@ class RecordWorker(BufferWorker):
 
     def __init__(self, args: RecordArgs, ends: Mapping[str, End], context: Context) -> None:
         super().__init__(args, ends, context)
-        record = context.derived.streams[context.node.ports["source"]].record
-        self.recording = Recording(usable_path(args.folder), record, limit=int(args.gigabytes * 1e9))
+        stream, folder = context.node.ports["source"], usable_path(args.folder)
+        graph, info = context.graph, context.derived.policies[context.graph.stream(stream).policy]
+        record = context.derived.streams[stream].record
+        makers = [node for node, _, side in members(graph, stream) if side == "producer"]
+        about = About(
+            env="" if graph.env.args else graph.env.use,
+            action=info.spec.action,
+            bounds=info.bounds,
+            record=record,
+            groups=sum(node.count * getattr(node.loaded, "groups", 1) for node in makers),
+        )
+        self.recording = Recording(folder, record, limit=int(args.gigabytes * 1e9))
+        about.write(folder)
 
     @classmethod
     def about(cls, args: BufferArgs) -> str:

@@ -80,7 +80,7 @@ def test_rows_of_a_recorded_run_are_right_when_they_are_drawn(kind: str, tmp_pat
 def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
     from srl.cli.recorded import replay
 
-    with raises("E00", match="there is no recording"):
+    with raises("E11", match="there is no recording"):
         replay([str(tmp_path)])
 
 
