@@ -61,6 +61,7 @@ BUILTIN: dict[str, dict[str, str]] = {
         "trainer": "srl.workers.trainer:TrainerWorker",
         "buffer": "srl.workers.buffer:BufferWorker",
         "record": "srl.workers.record:RecordWorker",
+        "playback": "srl.workers.playback:PlaybackWorker",
         "relay": "srl.workers.relay:RelayWorker",
         "replay": "srl.workers.replay:ReplayWorker",
         "evaluator": "srl.workers.evaluator:EvaluatorWorker",

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from srl.api.env import Box, Discrete, EnvSpec, MultiBinary, MultiDiscrete, TeamSpec, action_leaves, mask_leaves
 from srl.api.policy import PolicySpec
-from srl.api.slab import Replayed, Window
+from srl.api.slab import Replayed, SlabShape, Window, slab_spec
 from srl.core.spec import Leaf, TreeSpec, from_plain, lead, to_plain
 from srl.streams.base import StreamSpec
 
@@ -68,6 +68,12 @@ class PolicyInfo:
         if self.extra:
             unit["extra"] = {name: lead(leaf, agents) for name, leaf in self.extra.items()}
         return unit
+
+    def slab(self, steps: int, envs: int) -> dict[str, Any]:
+        """What actors record in so many steps of a group of envs."""
+        shape = SlabShape(steps=steps, envs=envs, agents=self.spec.agents, memory_every=self.window.memory_every)
+        origin = self.replay is not None
+        return slab_spec(shape, self.spec, memory=self.memory, extra=self.extra, signals=self.signals, origin=origin)
 
     @property
     def published(self) -> TreeSpec:

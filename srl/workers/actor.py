@@ -20,7 +20,6 @@ from typing import cast
 
 import numpy as np
 
-from srl.api.slab import SlabShape, slab_spec
 from srl.core.load import option
 from srl.core.spec import TreeSpec
 from srl.core.tree import Tree
@@ -105,10 +104,7 @@ class ActorWorker(Resumable, Worker):
             return episodes_spec(args.steps, args.envs, derived.policies, len(derived.env.stats))
         if not port.startswith("samples"):
             return None
-        info = derived.policies[port.partition(":")[2] or next(iter(derived.policies))]
-        shape = SlabShape(steps=args.steps, envs=args.envs, agents=info.spec.agents, memory_every=info.window.memory_every)
-        kept = info.replay is not None
-        return slab_spec(shape, info.spec, memory=info.memory, extra=info.extra, signals=info.signals, origin=kept)
+        return derived.policies[port.partition(":")[2] or next(iter(derived.policies))].slab(args.steps, args.envs)
 
     def poll(self) -> int:
         """Move every group that can move one step further."""
