@@ -116,6 +116,7 @@ def _columns(tree: Any, agents: slice) -> Any:
 def rendering(graph: Graph) -> Graph:
     """The graph with envs that render. Adapters have a setting for this, other envs do not."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no window is needed, and no warning of SDL that there is none
+    os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")  # SIGTERM ends this process
     asked = replace(graph, env=replace(graph.env, args={**graph.env.args, "render": True}))
     try:
         make_env(asked.env.flat, 1, Seeds(graph.seed, "pictures")).close()
