@@ -159,6 +159,8 @@ class LoadedRun:
     def _no_checkpoint(self, which: str, place: Path) -> UserError:
         whole = [one.name for one in checkpoint.checkpoints(place)]
         if not whole and checkpoint.best(place) is None:
+            if (state := RunFolder(self.folder).state) != "running":
+                return UserError(f"{self.folder} has no checkpoint", ("found", f"the run ended ({state}) before it saved one"))
             hint = "wait until the run has saved: every `checkpoint.every` updates, and when it ends or is stopped by Ctrl-C"
             return UserError(f"{self.folder} has no checkpoint yet", ("try", hint))
         archived = [one.name for one in checkpoint.checkpoints(place / "archive")]

@@ -148,7 +148,7 @@ def test_a_run_without_a_checkpoint_says_so(run, tmp_path):
     bare.mkdir()
     for name in ("graph.yaml", "status.json"):
         (bare / name).write_bytes((run / name).read_bytes())
-    with pytest.raises(UserError, match="has no checkpoint yet"):
+    with pytest.raises(UserError, match="has no checkpoint"):
         srl.load_run(bare).policy("best")
 
 
