@@ -367,9 +367,12 @@ class Controller:
         self._backend.send({"type": kind, "process": member.name, **fields})
 
     def _interrupt(self, kind: Kind, text: str) -> None:
-        """Drain and save at the first call, stop at once at the second."""
+        """Drain and save at the first call, stop at once at the second.
+
+        Schedulers repeat their signals, and batch scripts pass on what the run gets too: these never hurry it.
+        """
         self._asked += 1
         if self._asked == 1:
             self._end(Ending(kind, text))
-        else:
+        elif kind != "preempted":
             self._hurry = True
