@@ -81,7 +81,7 @@ class LaunchedBackend(CompositeBackend):
         self._waiting = {host for host in self._waiting if not self.remote.has_joined(host)}
         for gone in self.launcher.poll():
             if gone.host in self._waiting:
-                raise _not_there(self._hosts[gone.host].words, gone.reason)
+                raise _not_there(self._hosts[gone.host].words, gone.reason, gone.advice)
             self._lost(gone)
         for host in {self._where[message["process"]] for message in messages if message["type"] == "lost"}:
             self._expect_back(host)  # its lease has ended
@@ -121,5 +121,6 @@ class LaunchedBackend(CompositeBackend):
         self.launcher.stop(_GRACE)
 
 
-def _not_there(host: str, reason: str) -> UserError:
-    return UserError(f"host {host} did not join the run", ("because", reason), code="E08")
+def _not_there(host: str, reason: str, advice: str = "") -> UserError:
+    hints = [("try", advice)] if advice else []
+    return UserError(f"host {host} did not join the run", ("because", reason), *hints, code="E08")

@@ -24,6 +24,8 @@ class Gone:
     host: int
     """Its number among the hosts of the run."""
     reason: str
+    advice: str = ""
+    """What a person can try, if that is known."""
 
 
 class AnyLauncher(ABC):

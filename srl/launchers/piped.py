@@ -40,6 +40,10 @@ class PipedLauncher(Launcher):
         """What an exit code of the command means, in words."""
         return f"its supervisor ended with exit code {code}"
 
+    def advice(self, host: int, code: int) -> str:
+        """What a person can try after this exit code; empty if what the command printed says it."""
+        return ""
+
     def render(self) -> Mapping[str, str]:
         return {self.hosts[host].name: shlex.join(self.command(host)) for host in range(len(self.hosts))}
 
@@ -56,7 +60,7 @@ class PipedLauncher(Launcher):
 
     def poll(self) -> list[Gone]:
         ended = {host: code for host, one in self.running.items() if (code := one.poll()) is not None}
-        gone = [Gone(host, f"{self.why(code)}{self._said(host)}") for host, code in ended.items()]
+        gone = [Gone(host, f"{self.why(code)}{self._said(host)}", self.advice(host, code)) for host, code in ended.items()]
         for host in ended:
             self._end(host, 0.0)
         return gone

@@ -17,6 +17,8 @@ from srl.launchers.piped import PipedLauncher
 
 _OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=12", "LogLevel=ERROR")
 """No question is asked. A link may be cut for a while: the lease of a host ends before ssh gives up."""
+_BROKEN, _NOT_FOUND, _NO_FOLDER = 255, 127, 66
+"""Exit codes: of ssh itself, of a shell without that program, and our own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,20 +53,34 @@ class Ssh(PipedLauncher):
         return f"{self._own_address()}:{self.args.port}"
 
     def command(self, host: int) -> list[str]:
-        there = self.hosts[host].address
         python, directory = self.args.python or sys.executable, self.args.directory or str(Path.cwd())
         supervisor = [python, "-m", "srl.cluster.supervisor", "--lifeline", "--host", str(host)]
         options = [word for one in _OPTIONS for word in ("-o", one)]
-        target = f"{self.args.user}@{there}" if self.args.user else there
-        run = f"cd {shlex.quote(directory)} && exec {shlex.join(supervisor)}"
-        return ["ssh", "-T", *self.args.options, *options, "--", target, run]
+        run = f"cd {shlex.quote(directory)} || exit {_NO_FOLDER}; exec {shlex.join(supervisor)}"
+        return ["ssh", "-T", *self.args.options, *options, "--", self._target(host), run]
 
     def why(self, code: int) -> str:
-        if code == 255:
+        if code == _BROKEN:
             return "ssh cannot connect, or the connection broke"
-        if code == 127:
-            return f"there is no {self.args.python or sys.executable} (launcher.python=... names another)"
+        if code == _NOT_FOUND:
+            return f"there is no {self.args.python or sys.executable}"
+        if code == _NO_FOLDER:
+            return f"there is no folder {self.args.directory or Path.cwd()}"
         return super().why(code)
+
+    def advice(self, host: int, code: int) -> str:
+        if code == _BROKEN:
+            command = shlex.join(["ssh", *self.args.options, self._target(host), "true"])
+            return f"`{command}` by hand: it must work without asking anything"
+        if code == _NO_FOLDER:
+            return "launcher.directory=... with a folder that exists there"
+        if code in (1, _NOT_FOUND):
+            return "launcher.python=... with a Python there, 3.11 or newer, with this package installed"
+        return super().advice(host, code)
+
+    def _target(self, host: int) -> str:
+        there = self.hosts[host].address
+        return f"{self.args.user}@{there}" if self.args.user else there
 
     def _own_address(self) -> str:
         """The address of this machine towards the first host."""
@@ -75,7 +91,15 @@ class Ssh(PipedLauncher):
         name = next((line.partition(" ")[2] for line in asked.splitlines() if line.startswith("hostname ")), first)
         try:
             return address_towards(name)
-        except (OSError, socket.gaierror) as error:
+        except socket.gaierror as error:
+            raise UserError(
+                f"host '{first}' has no address that is known here",
+                ("cause", f"{name}: {error.strerror}"),
+                ("try", "its address, or a name as it is in ~/.ssh/config"),
+                ("or", "launcher.address=10.0.0.1 (of this machine), if ssh reaches that host through another one"),
+                path=("hosts", self.hosts[0].group, "addresses"),
+            ) from error
+        except OSError as error:
             raise UserError(
                 f"cannot find an address at which host '{first}' reaches this machine",
                 ("cause", f"{name}: {error.strerror or error}"),

@@ -50,7 +50,7 @@ def controlled(work: Any, tmp_path: Path, backend: Any = None) -> Controller:
     return Controller(work, folder=folder, derived=derived(work), backend=lambda: backend or LaunchedBackend(work, folder.path))
 
 
-@pytest.mark.parametrize("away", ["actors", "everything"])
+@pytest.mark.parametrize("away", [pytest.param("actors", marks=pytest.mark.long), "everything"])
 def test_cartpole_learns_over_two_hosts(hosts: TwoHosts, tmp_path: Path, away: str) -> None:
     placed = ["+workers.trainer.hosts=cpu", "+workers.evaluator.hosts=cpu", "+hosts.cpu.shared=false", "evaluation.every=20_000"]
     words = [
@@ -125,7 +125,7 @@ def test_a_host_that_loses_power_ends_the_run_and_the_other_host_is_left_empty(h
     assert hosts.processes(1) == []
 
 
-@pytest.mark.parametrize("how", ["power", "cable"])
+@pytest.mark.parametrize("how", ["power", pytest.param("cable", marks=pytest.mark.long)])
 def test_a_host_that_is_lost_comes_back(hosts: TwoHosts, tmp_path: Path, how: str) -> None:
     work = placed(hosts, stop={"seconds": 100}, on_failure="restart")
     controller = controlled(work, tmp_path, LaunchedBackend(work, tmp_path, lease=5.0))
@@ -134,9 +134,9 @@ def test_a_host_that_is_lost_comes_back(hosts: TwoHosts, tmp_path: Path, how: st
         hosts.power_off(2) if how == "power" else hosts.cut(2)
         until(lambda: controller.totals.restarts["counter"] == 1)
         hosts.power_on(2) if how == "power" else hosts.plug(2)
-        until(lambda: any("counter/1" in line for line in hosts.processes(2)))
-        before = controller.totals.env_steps
-        until(lambda: controller.totals.env_steps > before + 2000)
+        until(lambda: controller._members.phases["counter/1"] == "running")
+        before = arrived(controller, "counter/1")
+        until(lambda: arrived(controller, "counter/1") > before + 500)
         controller.stop()
 
     loser = when_working(controller, lose)
@@ -225,6 +225,25 @@ def test_a_host_that_is_off_is_named(hosts: TwoHosts, tmp_path: Path) -> None:
     text = str(result.problem())
     assert "host far/1 (10.78.0.2) did not join the run" in text and "Connection refused" in text, text
     assert hosts.processes(1) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "because"),
+    [
+        ("python", "none", "there is no none"),
+        ("python", "bare", "No module named 'srl'"),
+        ("directory", "none", "there is no folder none"),
+    ],
+)
+def test_what_is_missing_on_a_host_is_named(hosts: TwoHosts, tmp_path: Path, setting: str, value: str, because: str) -> None:
+    (bare := tmp_path / "bare").write_text(f'#!/bin/sh\nexec {sys.executable} -IS "$@"\n')  # without any package
+    bare.chmod(0o700)
+    work = placed(hosts)
+    launcher = Component("ssh", {**work.launcher.args, setting: str(bare) if value == "bare" else value})
+    result = controlled(replace(work, launcher=launcher), tmp_path).run()
+    assert result.kind == "user error"
+    text = str(result.problem())
+    assert "did not join the run" in text and because in text and f"try: launcher.{setting}=..." in text, text
 
 
 def test_a_host_that_cannot_reach_the_controller_says_so(hosts: TwoHosts, tmp_path: Path) -> None:
