@@ -124,6 +124,7 @@ def test_spools_of_killed_supervisors_are_deleted_by_the_next_one(spool: Spool) 
     assert not path.exists() and spool.path.exists()
 
 
+@pytest.mark.long  # the same over ssh: test_cartpole_learns_over_two_hosts[everything]
 def test_trainer_and_evaluator_of_cartpole_run_on_other_hosts_without_shared_files(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     words = [
