@@ -64,8 +64,9 @@ class Slurm(Launcher):
         if elastic := [name for name, group in self.groups.items() if group.elastic]:
             raise UserError(
                 f"hosts '{elastic[0]}' cannot be elastic with launcher slurm",
-                ("because", "all hosts are nodes of one job: Slurm ends it as a whole when a node is lost"),
-                ("try", f"hosts.{elastic[0]}.elastic=false; a run that ends continues with --resume, or by deploy/slurm/run.sh"),
+                ("because", "all hosts are nodes of one job, which Slurm ends as a whole when a node is lost"),
+                ("try", "launcher='{use: external, folder: SHARED_FOLDER}', with a job array as hosts (deploy/slurm/README.md)"),
+                ("or", f"hosts.{elastic[0]}.elastic=false: a run that has lost a node continues with --resume"),
                 code="E10",
                 path=("hosts", elastic[0], "elastic"),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import shutil
@@ -35,10 +36,13 @@ ReturnToService=2
 SlurmdTimeout=6
 SlurmdParameters=config_overrides
 GresTypes=gpu
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 NodeName=DEFAULT CPUs=16 RealMemory=16000
 NodeName=cpu[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}]
 NodeName=gpu1 NodeHostname={host} NodeAddr=127.0.0.1 Port={gpu} Gres=gpu:4
-PartitionName=cpu Nodes=cpu[1-3] Default=YES State=UP
+PartitionName=cpu Nodes=cpu[1-3] Default=YES State=UP PriorityTier=1 GraceTime=1
+PartitionName=urgent Nodes=cpu[1-3] State=UP PriorityTier=2
 PartitionName=gpu Nodes=gpu1 State=UP
 """
 
@@ -76,6 +80,21 @@ class SlurmCluster:
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True)
         return done.stdout
 
+    def power_off(self, node: str) -> None:
+        """Kill everything on the node at once: nothing of it says goodbye to Slurm."""
+        file = self.folder / f"slurmd.{node}.pid"
+        pids = [int(file.read_text()), *self._processes(node)]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        file.unlink()
+
+    def power_on(self, node: str) -> None:
+        """After a loss of power."""
+        self._run("slurmd", "-N", node)
+        until(lambda: self.ask("sinfo", "-hN", "-n", node, "-o", "%T").split()[0] == "idle", 30)
+
     def close(self) -> None:
         """Idempotent."""
         for file in self.folder.glob("*.pid"):
@@ -89,10 +108,26 @@ class SlurmCluster:
         folder = self.folder
         paths = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munged.pid", "log-file": "munged.log"}
         options = [f"--{name}={folder / file}" for name, file in {**paths, "seed-file": "seed"}.items()]
-        commands = [["munged", "--force", *options], ["slurmctld"], *(["slurmd", "-N", name] for name in _NODES)]
-        for command in commands:
-            subprocess.run(command, env=self.environment, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        for command in [["munged", "--force", *options], ["slurmctld"], *(["slurmd", "-N", name] for name in _NODES)]:
+            self._run(*command)
         try:
-            until(lambda: self.ask("sinfo", "-hN", "-o", "%T").split() == ["idle"] * len(_NODES), 30)
+            until(lambda: set(self.ask("sinfo", "-hN", "-o", "%T").split()) == {"idle"}, 30)
         except AssertionError:
             raise AssertionError((folder / "slurmctld.log").read_text()[-2000:]) from None
+
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, env=self.environment, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+
+    def _processes(self, node: str) -> set[int]:
+        """What the jobs on the node have started, and the daemons that started them for Slurm."""
+        wanted = {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self.folder / 'slurm.conf'}".encode()}
+        found = set()
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if wanted <= set((entry / "environ").read_bytes().split(b"\0")):
+                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                    daemon = (Path("/proc") / str(parent) / "comm").read_text() == "slurmstepd\n"
+                    found |= {int(entry.name), *([parent] if daemon else [])}
+            except OSError:  # it has ended
+                continue
+        return found

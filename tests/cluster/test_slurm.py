@@ -21,6 +21,7 @@ from srl.launchers.base import launcher_of
 from srl.launchers.slurm import Slurm
 from srl.observe.ledger import table
 from srl.plan.prepare import prepare
+from srl.store import checkpoint
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from tests.cluster.slurm_cluster import SlurmCluster, missing
@@ -149,12 +150,12 @@ def test_the_batch_script_has_a_part_for_each_group() -> None:
 
 @needs_slurm
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["signal", "preempted"])
+@pytest.mark.parametrize("how", ["signal", "requeue", "preemption", "power"])
 def test_a_job_that_is_requeued_continues_in_its_run_folder(slurm: SlurmCluster, tmp_path: Path, how: str) -> None:
-    runs, out = tmp_path / "runs", tmp_path / "out.txt"
+    runs, out, free = tmp_path / "runs", tmp_path / "out.txt", tmp_path / "free"
     words = [
         "experiment=cartpole", "layout=impala", "sampling.workers=1", "evaluation=null", "checkpoint.every=5",
-        "stop={updates: 120, return: null}", f"--runs={runs}", "--quiet",
+        "stop={seconds: 300, return: null, env_steps: null}", f"--runs={runs}", "--quiet",
     ]  # fmt: skip
     if how == "signal":  # the actor is on a node of another job, which ends with this one
         words += ["launcher=slurm", "hosts.cpu={count: 1, cores: 1, shared: false}", "workers.actor.hosts=cpu"]
@@ -163,20 +164,32 @@ def test_a_job_that_is_requeued_continues_in_its_run_folder(slurm: SlurmCluster,
     folder = runs / "cartpole" / f"job-{job}"
     try:
         until(lambda: len(list(folder.glob("checkpoints/step_*"))) >= 2, 90)
+        node = slurm.ask("squeue", "-h", "-j", job, "-o", "%N").strip()
         if how == "signal":
             slurm.ask("scancel", "--batch", "--signal=USR1", job)
+        elif how == "requeue":
+            slurm.ask("scontrol", "requeue", job)
+        elif how == "preemption":
+            slurm.ask("sbatch", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap", wait_for(free))
         else:
-            slurm.ask("scontrol", "requeue", job)  # what a preemption with PreemptMode=REQUEUE does: SIGTERM, then the queue
+            slurm.power_off(node)
         until(lambda: not RunFolder(folder).is_live, 60)
-        until(lambda: hurried(slurm, job) or "--resume" in (folder / "overrides.txt").read_text(), 60)
-        until(lambda: "--resume" in (folder / "overrides.txt").read_text(), 60)
-        until(lambda: slurm.ask("squeue", "-h") == "", 120)
+        assert RunFolder(folder).state == ("died" if how == "power" else "preempted")
+        free.touch()
+        saved = newest(folder)
+        assert how == "power" or saved == RunFolder(folder).read_status()["env_steps"], "what was done is saved"
+        until(lambda: hurried(slurm, job) or "--resume" in (folder / "overrides.txt").read_text(), 120)
+        until(lambda: newest(folder) > saved, 60)
+        subprocess.run([sys.executable, "-m", "srl", "stop", str(folder)], check=True, capture_output=True)
+        until(lambda: slurm.ask("squeue", "-h") == "", 60)
     except AssertionError:
         raise AssertionError(out.read_text() if out.exists() else slurm.ask("squeue")) from None
     finally:
         slurm.ask("scancel", "--quiet", "--me")
-    assert RunFolder(folder).state == "done", out.read_text()
-    assert list(read_numbers(folder / "metrics.jsonl"))[-1]["total/updates"] == 120
+        if how == "power":
+            slurm.power_on(node)
+    assert RunFolder(folder).state == "interrupted", out.read_text()
+    assert [row["env_steps"] for row in read_numbers(folder / "metrics.jsonl")][-1] > saved
     assert [path.name for path in runs.glob("*/*")] == [f"job-{job}"]
 
 
@@ -191,6 +204,67 @@ def test_elements_of_a_job_array_are_runs_with_seeds_of_their_own(slurm: SlurmCl
     assert [one.state for one in folders] == ["done", "done"], [file.read_text() for file in tmp_path.glob("*.txt")]
     seeds = [line for one in folders for line in (one.path / "config.yaml").read_text().splitlines() if line.startswith("seed:")]
     assert sorted(seeds) == ["seed: 3", "seed: 4"]
+
+
+def newest(run: Path) -> int:
+    """Env steps of its newest checkpoint."""
+    path = checkpoint.latest(run / "checkpoints")
+    return checkpoint.step_of(path) if path is not None else 0
+
+
+def wait_for(file: Path) -> str:
+    """A command that ends once the file exists."""
+    return f"until [ -e {file} ]; do sleep 0.1; done"
+
+
+@needs_slurm
+@pytest.mark.long
+def test_a_node_that_loses_power_ends_the_run_which_saves(slurm: SlurmCluster, tmp_path: Path) -> None:
+    work = replace(placed(), stop=Stop(seconds=90))
+    folder = RunFolder.create(tmp_path / "runs", "rig", 1)
+    backend = LaunchedBackend(work, folder.path)
+    controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: backend)
+    killer = when_working(controller, lambda: slurm.power_off("cpu2"))
+    result = controller.run()
+    killer.join()
+    slurm.power_on("cpu2")
+    assert result.kind == "worker failure", result.format()
+    assert newest(folder.path) == controller.totals.total("trained_steps")
+    (ledger,) = controller.totals.ledgers()
+    assert ledger.balanced, table([ledger])
+    until(lambda: slurm.ask("squeue", "-h") == "")
+
+
+@needs_slurm
+@pytest.mark.long
+def test_elements_of_a_job_array_are_elastic_hosts(slurm: SlurmCluster, tmp_path: Path) -> None:
+    groups = {"cpu": HostGroup(count=2, elastic=True)}
+    launcher = Component("external", {"folder": str(tmp_path / "join"), "address": "127.0.0.1"})
+    work = graph(counters=2, via="zmq", hosts=groups, launcher=launcher, stop={"seconds": 110})
+    controller = controlled(with_node(work, "counter", hosts="cpu"), tmp_path)
+    submit = ["sbatch", "--parsable", "--array=0-1", f"--output={tmp_path}/%a.txt", f"--export=ALL,PYTHON={sys.executable}"]
+    seen: list[str] = []
+
+    def come_and_go() -> None:
+        phases = lambda: controller._members.phases  # noqa: E731
+        until(lambda: (tmp_path / "join" / "join.json").exists())
+        words = [str(ROOT / "deploy" / "slurm" / "run.sh"), "--join", str(tmp_path / "join" / "join.json")]
+        job = slurm.ask(*submit, *words).strip()
+        until(lambda: phases()["counter/0"] == phases()["counter/1"] == "running")
+        slurm.ask("scontrol", "requeue", f"{job}_0")
+        until(lambda: phases()["counter/0"] == "absent")
+        seen.append(phases()["counter/1"])
+        until(lambda: hurried(slurm, f"{job}_0"))
+        until(lambda: phases()["counter/0"] == "running")
+        controller.stop()
+
+    comer = threading.Thread(target=come_and_go)
+    comer.start()
+    result = controller.run()
+    comer.join()
+    assert result.kind == "done" and seen == ["running"], result.format()
+    assert not controller.totals.restarts, "nothing has failed"
+    until(lambda: slurm.ask("squeue", "-h") == "", 60)
 
 
 def hurried(slurm: SlurmCluster, job: str) -> bool:
