@@ -79,6 +79,13 @@ def test_an_address_that_is_not_of_this_machine_is_refused_before_the_start(tmp_
     assert not list(tmp_path.iterdir()), "no folder is left behind"
 
 
+def test_a_host_without_an_address_is_named_before_the_start(tmp_path: Path) -> None:
+    words = command("launcher=ssh", "~hosts.far.count", "hosts.far.addresses=[none.invalid]", f"--runs={tmp_path}")
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "host 'none.invalid' has no address" in done.stderr, done.stderr
+    assert "launcher.address=" in done.stderr and not list(tmp_path.iterdir())
+
+
 def test_a_host_with_another_version_says_so() -> None:
     backend = RemoteBackend(1, lambda _: 0, credentials=new_credentials())
     try:
