@@ -28,7 +28,7 @@ from srl.store.lines import read_lines
 
 HERE = Path(__file__).resolve().parent
 Contestants = dict[str, Callable[[int], float]]
-FLOAT32 = ("policy.half=false", "algorithm.critic.half=false")
+HALF = ("policy.half=true", "algorithm.critic.half=true")
 
 
 def run_srl(experiment: str, seed: int, *overrides: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]], float]:
@@ -75,8 +75,8 @@ def rates(peers: Path, seconds: float, batch: int) -> Contestants:
     words = ("--seconds", str(seconds), "--batch", str(batch))
     return {
         "srl": lambda seed: srl_rate(seed, seconds, batch),
-        "srl, in float32": lambda seed: srl_rate(seed, seconds, batch, *FLOAT32),
-        "srl, asynchronous": lambda seed: srl_rate(seed, seconds, batch, "learner={use: split, mode: asynchronous}"),
+        "srl, in bfloat16": lambda seed: srl_rate(seed, seconds, batch, *HALF),
+        "the same, asynchronous": lambda seed: srl_rate(seed, seconds, batch, *HALF, "learner={use: split, mode: asynchronous}"),
         "sbx": lambda seed: float(peer(peers, "sbx", seed, *words)["rate"]),
         "stable-baselines3, 1 thread": lambda seed: float(peer(peers, "sb3", seed, *words, "--threads", "1")["rate"]),
         "stable-baselines3, 2 threads": lambda seed: float(peer(peers, "sb3", seed, *words, "--threads", "2")["rate"]),

@@ -19,7 +19,7 @@ SAC: dict[str, Any] = {
 }
 PPO: dict[str, Any] = {
     "env": "CartPole-v1",
-    "algorithm": {"use": "ppo", "minibatch": 64, "epochs": 2},
+    "algorithm": {"use": "ppo", "minibatch": 32, "epochs": 20},  # long enough for actors to be ahead
     "sampling": {"envs": 8, "steps": 16},
     "staleness": {"max": 1},
     "stop": {"env_steps": 3_000},
