@@ -123,9 +123,8 @@ def notes(graph: Graph, machine: Machine) -> list[str]:
             continue
         if split.mode != "asynchronous" and "max_lag" in node.loaded.learner.args:
             found.append(f"learner.max_lag has no effect with mode: {split.mode}, where both sides have the same version")
-        if graph.mode == "local" and split.devices[0] == "cpu" and machine.cores <= 2:
-            cores = count(machine.cores, "usable core")
-            found.append(f"learner split: {cores} for actor, critics and all other processes: learner=single may be faster")
+        if graph.mode == "local" and split.devices[0] == "cpu" and machine.cores < 2:
+            found.append("learner split: actor and critics share 1 usable core: learner=single is faster")
     if graph.mode == "local" and threads > 4 * machine.cores:
         found.append(f"{threads} threads share {count(machine.cores, 'core')}: fewer sampling.workers would waste less")
     for stream in graph.streams:

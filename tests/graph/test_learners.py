@@ -82,7 +82,8 @@ def test_a_split_learner_without_two_gpus_is_refused_where_cuda_is_asked_for(gpu
 def test_settings_of_a_split_learner_without_effect_are_noted() -> None:
     found = decided(cores(4), learner={"use": "split", "max_lag": 3})
     assert [text for text in notes(found.graph, cores(4)) if "max_lag has no effect with mode: simultaneous" in text]
-    assert [text for text in notes(found.graph, cores(2)) if "learner split: 2 usable cores for actor, critics and all" in text]
+    assert [text for text in notes(found.graph, cores(1)) if "actor and critics share 1 usable core" in text]
+    assert not [text for text in notes(found.graph, cores(2)) if "learner split" in text]
     there = decided(cores(4), learner={"use": "split", "max_lag": 3, "mode": "asynchronous"})
     assert not [text for text in notes(there.graph, cores(4)) if "learner" in text]
 
