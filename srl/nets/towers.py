@@ -106,6 +106,7 @@ class _Towers(torch.autograd.Function):
         rows = len(ctx.kept[0][0])
         ones: Array = np.ones(rows, np.float32)
         through_x = ctx.needs_input_grad[0]
+        to_input = _from_head if ctx.kept[0][0].flags.c_contiguous else _through_head  # the gradient is stored as the input is
         to_x: Array | None = None
         i, head = len(params), len(given)
         for (layers, heads), values in zip(reversed(towers.shape), reversed(ctx.kept), strict=True):  # the last is in the cache
@@ -120,7 +121,7 @@ class _Towers(torch.autograd.Function):
                 if layers:
                     grad = _from_head(outs, params[i], grad)
                 elif through_x:
-                    grad = _through_head(outs, params[i], grad)
+                    grad = to_input(outs, params[i], grad)
             if not heads and (out := given[head - 1]) is not None:
                 grad = np.array(out.reshape(rows, out.shape[-1]).numpy(), order="F")  # a copy: it is overwritten below
             head -= max(heads, 1)
