@@ -159,3 +159,17 @@ LIVE: dict[str, Any] = {
     },
 }  # fmt: skip
 """A report without workers: what a run that has just begun says."""
+
+
+@pytest.mark.parametrize(("goal", "says"), [(90.0, "Yes, it reached its goal"), (None, "Not yet"), (150.0, "Not yet")])
+def test_a_run_that_is_soon_at_its_goal_has_learned(browser: Browser, tmp_path: Path, goal: float | None, says: str) -> None:
+    run = learned(tmp_path, 0.1, 1, 100.0)
+    figures = [{"rate/env": 1.0, "episode/return": 95.0 + 5.0 * (n % 2)} for n in range(50)]
+    rows = [{"wall": n, "env_steps": 100 * n, "update": n, **one} for n, one in enumerate(figures)]
+    run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run.write_text("settings.json", json.dumps({"expect.return": [goal, "cartpole.yaml:9"]}))
+    page = tmp_path / "page.html"
+    page.write_text(frozen_page(Runs([tmp_path])))
+    browser.open(page.as_uri())
+    browser.until("document.body.dataset.ready")
+    assert says in browser.text("#brief")

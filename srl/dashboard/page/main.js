@@ -34,12 +34,13 @@ function purpose(detail) {
     stop.length ? h("p", { class: "quiet" }, `It ends ${stop.map(([key, value]) => goals[key](value)).join(" or ")}.`) : null];
 }
 
-// Does it learn? The return at the start, lately, and before that, against how much it wobbles.
-function verdict(ys) {
+// Does it learn? The return at the start, lately, and before that, against how much it wobbles, and the goal if there is one.
+function verdict(ys, goal) {
   const values = ys.filter(y => y !== null && y !== undefined);
   if (values.length < 6) return ["unsure", "Too early to say", values.length ? "the first episodes have ended" : "fewer than 100 episodes have ended"];
-  const part = Math.max(1, Math.floor(values.length / 8)), first = mean(values.slice(0, part)), last = mean(values.slice(-part)), before = mean(values.slice(-2 * part, -part));
-  const top = Math.max(...values), bottom = Math.min(...values), range = top - bottom || 1e-9, told = `${number(first)} → ${number(last)}`;
+  const part = Math.max(1, Math.floor(values.length / 8)), first = mean(values.slice(0, Math.ceil(part / 3))), last = mean(values.slice(-part)), before = mean(values.slice(-2 * part, -part));
+  const range = Math.max(...values) - Math.min(...values) || 1e-9, top = Math.max(...values.slice(part - 1).map((_, i) => mean(values.slice(i, i + part)))), told = `${number(first)} → ${number(last)}`;
+  if (goal && last >= goal) return ["yes", "Yes, it reached its goal", told];
   const gained = (last - first) / range, lately = (last - before) / range;
   if (top - last > .35 * range && last - first < .6 * range) return ["no", "It fell back", `from ${number(top)} at best to ${number(last)}`];
   if (gained > .25) return ["yes", lately > .03 ? "Yes, and still rising" : "Yes", told];
@@ -52,11 +53,11 @@ function learns(detail, curves) {
   const goal = settingOf(detail, "expect.return") || settingOf(detail, "stop.return");
   const measured = curves.evaluations, evals = (measured["eval/return"] || []).filter((x, i) => x !== null && measured.env_steps[i] > 0);
   if (!names.length && evals.length) {
-    const [kind, says, told] = verdict(evals);
+    const [kind, says, told] = verdict(evals, goal);
     return [h("div", { class: "big" }, number(evals.at(-1)), h("small", { class: "quiet" }, "return in evaluations")), h("p", {}, h("b", { class: kind }, says), h("span", { class: "quiet" }, `  ${told}`)), spark(evals, "var(--accent)")];
   }
   if (!names.length) return [h("p", { class: "says" }, "No episode has ended yet."), h("p", { class: "quiet" }, "The return is what the policy is rewarded with in one episode.")];
-  const several = names.length > 1, ys = curves.columns[names[0]], [kind, says, told] = verdict(ys), last = ys.filter(y => y !== null).at(-1);
+  const several = names.length > 1, ys = curves.columns[names[0]], [kind, says, told] = verdict(ys, goal), last = ys.filter(y => y !== null).at(-1);
   return [h("div", { class: "big" }, several ? names.map(name => number(curves.columns[name].filter(y => y !== null).at(-1))).join(" : ") : number(last), h("small", { class: "quiet" }, several ? names.map(name => name.split("/")[2]).join(" : ") : "return, mean of 100 episodes")),
     several ? h("p", { class: "quiet" }, "They play against each other: see the evaluations.") : h("p", {}, h("b", { class: kind }, says), h("span", { class: "quiet" }, `  ${told}`, goal ? `, goal ${number(goal)}` : "", evals.length ? `, last evaluation ${number(evals.at(-1))}` : "")),
     spark(ys, "var(--accent)")];
