@@ -11,8 +11,10 @@ from typing import Any
 
 from srl.cli.parsing import Parser, words_of
 from srl.core.errors import UserError
+from srl.core.learner import split_config
 from srl.core.progress import Progress
 from srl.core.text import columns, count
+from srl.graph.spec import Node
 from srl.plan.prepare import Prepared, prepare
 
 _WARM = 2
@@ -91,7 +93,7 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
 
     graph = prepared.graph
     env = replace(graph.env, args={**graph.env.args, **({"threads": 1} if "threads" in graph.env.args else {})})
-    session = Session(replace(graph, env=env, nodes=tuple(replace(node, threads=1) for node in graph.nodes)))
+    session = Session(replace(graph, env=env, nodes=tuple(_on_one_core(node) for node in graph.nodes)))
     try:
         session.step(_WARM)
         clocks, sampled = _attach(session.workers), session.totals["env_steps"]
@@ -103,6 +105,13 @@ def measure(prepared: Prepared, seconds: float) -> Costs:
     finally:
         session.close()
     return Costs({name: 1e6 * clock.total / sampled for name, clock in clocks.items() if clock.total})
+
+
+def _on_one_core(node: Node) -> Node:
+    """With one thread, and without the second process of a split learner: only the CPU time of this process is counted."""
+    learner = getattr(node.loaded, "learner", None)
+    apart = learner is not None and split_config(learner) is not None
+    return replace(node, threads=1, args={name: one for name, one in node.args.items() if not (apart and name == "learner")})
 
 
 def achieved(prepared: Prepared) -> float:

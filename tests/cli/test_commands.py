@@ -270,3 +270,13 @@ def test_bench_times_every_part_of_a_step(words: list[str], parts: list[str]) ->
     costs = measure(prepare(overrides=[*words, "evaluation=null"]), 0.2)
     assert list(costs.parts) == parts and min(costs.parts.values()) > 0
     assert costs.limit(2) == pytest.approx(2e6 / sum(costs.parts.values()))
+
+
+def test_bench_times_the_whole_update_of_a_split_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    from srl.cli.bench import measure
+    from srl.plan.prepare import prepare
+
+    words = ["env=Pendulum-v1", "algorithm=sac", "learner=split", "replay.warmup=20", "replay.batch=16", "evaluation=null"]
+    prepared = prepare(overrides=words)
+    monkeypatch.delattr("subprocess.Popen")  # what another process spends is not seen
+    assert measure(prepared, 0.2).parts["training"] > 0
