@@ -1,7 +1,7 @@
 """PPO on Pong beside its peers, same machine, same run, taking turns: agent steps a second (an agent step is four frames).
 
     benchmarks/peers/install.sh ~/peers
-    python benchmarks/pong_ppo.py --peers ~/peers [--rounds 3] [--epochs 4,1] [--layouts inline,impala]
+    python benchmarks/pong_ppo.py --peers ~/peers [--rounds 3] [--epochs 4,1] [--layouts "two trainers,inline,impala"]
 
 Nature CNN, 8 envs of 128 steps, minibatches of 256, once with 4 epochs and once with 1. Each peer with the better of 1 and 2
 threads, srl with every layout that is named; then what `srl bench limit` says. About fifteen minutes a round.
@@ -19,10 +19,11 @@ from pathlib import Path
 from cartpole_ppo import HERE, print_rates, run_peer, run_srl
 
 LAYOUTS = {
-    "inline": [],
-    "impala": ["layout=impala", "sampling.workers=1", "env.threads=1"],
+    "two trainers": [],
+    "inline": ["workers.trainer.count=1", "workers.trainer.threads=2", "env.threads=2"],
+    "impala": ["layout=impala", "workers.trainer.count=1", "sampling.workers=1"],
 }
-"""What each one changes in experiments/pong.yaml, which is inline with two threads."""
+"""What each one changes in experiments/pong.yaml, which has two trainers that act and learn by turns."""
 
 
 def srl_rate(seed: int, steps: int, *overrides: str) -> float:
@@ -55,7 +56,7 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, required=True, help="where install.sh put their venvs")
     parser.add_argument("--rounds", type=int, default=3, help="seeds 1 to N (default: 3)")
     parser.add_argument("--epochs", default="4,1")
-    parser.add_argument("--layouts", default="inline,impala", help=f"of {', '.join(LAYOUTS)}")
+    parser.add_argument("--layouts", default="two trainers,inline,impala", help=f"of {', '.join(LAYOUTS)}")
     given = parser.parse_args()
     for epochs in given.epochs.split(","):
         compare(given.peers, int(epochs), list(range(1, given.rounds + 1)), given.layouts.split(","))

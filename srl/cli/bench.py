@@ -67,13 +67,15 @@ def bench(argv: list[str]) -> int:
     endless = [f"stop.{name}=null" for name in ("env_steps", "updates", "return")]
     dropped = ["evaluation=null", *endless, f"stop.seconds={given.seconds}"]
     prepared = prepare(experiment, [*overrides, *dropped])
+    alone = [f"workers.{node.name}.count=1" for node in prepared.graph.nodes if node.worker == "trainer" and node.count > 1]
+    parts = prepare(experiment, [*overrides, *dropped, *alone]) if alone else prepared
     with Progress("preparing") as progress:
         progress.lasting("timing the parts", given.seconds / 6)
-        before = measure(prepared, given.seconds / 6)
+        before = measure(parts, given.seconds / 6)
         progress.lasting("the run", given.seconds)
         rate = achieved(prepared)
         progress.lasting("timing the parts again", given.seconds / 6)
-        after = measure(prepared, given.seconds / 6)  # the machine may have become slower meanwhile
+        after = measure(parts, given.seconds / 6)  # the machine may have become slower meanwhile
     costs = Costs({name: (before.parts[name] + after.parts[name]) / 2 for name in before.parts})
     cores = prepared.machine.cores
     limit = costs.limit(cores)

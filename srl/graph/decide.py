@@ -89,7 +89,7 @@ def _lay_out(experiment: Experiment, machine: Machine, replayed: tuple[str, ...]
     experiment = replace(experiment, sampling=replace(experiment.sampling, envs=envs, steps=steps))
     sizes = _sizes(experiment, machine, remote=layout in REMOTE, together=together, apart=layout in APART)
     sizes = replace(sizes, replayed=replayed)
-    if name == "inline" and sizes.workers > 1:
+    if name == "inline" and sizes.workers > most_ranks(experiment):
         why = f"{why}; {sizes.workers} actors share its one process"
     evaluation = experiment.evaluation
     if evaluation is not None and evaluation.envs == "auto":

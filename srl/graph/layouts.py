@@ -48,15 +48,15 @@ class Sizes:
 
 
 def inline(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
-    """one process, one after the other: synchronous, deterministic"""
+    """a process for each trainer, which acts and learns by turns: synchronous, deterministic"""
     layout = _Layout(experiment, sizes)
     first, *others = sizes.learning
-    home = _name("trainer", first, sizes.learning)
+    home, ranks = _name("trainer", first, sizes.learning), sizes.ranks.get(first, 1)
     layout.actors(inside=home)
-    layout.policies(1, inside=home)
+    layout.policies(ranks, inside=home)
     layout.trainers(first)
     layout.trainers(*others, inside=home)
-    layout.evaluator(inside=home)
+    layout.evaluator(**({"inside": home} if ranks == 1 else {}))  # else all trainers would wait for it
     return layout.graph
 
 
@@ -98,7 +98,7 @@ def decoupled(experiment: Experiment, sizes: Sizes) -> GraphBuilder:
 REMOTE = (seed, decoupled)
 """Other processes than the actors' infer: two groups hide the latency."""
 TOGETHER = (inline,)
-"""Everything is in one process: synchronous, one actor."""
+"""Actors and policies are in the trainer's process: synchronous, one actor for each trainer."""
 APART = (spreeze,)
 """Nobody waits for anybody, actor and critics neither."""
 

@@ -27,15 +27,24 @@ def most_ranks(experiment: Experiment) -> int:
 
 
 def check_together(experiment: Experiment, layout: str, *, together: bool) -> None:
-    """UserError where everything is in one process."""
+    """UserError where several trainers of a policy would share a process with each other, or with those of another policy."""
     ranks = most_ranks(experiment)
-    if ranks > 1 and (together or experiment.mode == "inline"):
-        what = "mode=inline" if experiment.mode == "inline" else f"layout {layout}"
+    if ranks == 1:
+        return
+    if experiment.mode == "inline" or (together and len(experiment.learning) > 1):
+        what = "mode=inline" if experiment.mode == "inline" else f"layout {layout} with {len(experiment.learning)} policies"
         raise UserError(
             f"{ranks} trainers of one policy need a process each, and {what} has one process",
             ("try", "mode=local layout=auto, or workers.trainer.count=1: one trainer learns the same from the whole batch"),
             code="E10",
             path=("workers", "trainer", "count"),
+        )
+    if together and experiment.sampling.workers not in ("auto", ranks):
+        raise UserError(
+            f"layout {layout} has one actor for each of {ranks} trainers, not {experiment.sampling.workers} actors",
+            ("try", f"sampling.workers={ranks}"),
+            code="E04",
+            path=("sampling", "workers"),
         )
 
 

@@ -10,7 +10,7 @@ from srl.config.experiment import read_experiment
 from srl.core.machine import Machine
 from srl.graph.check import check, check_resources
 from srl.graph.decide import decide
-from srl.graph.placement import feeds, via_of
+from srl.graph.placement import feeds, via_of, workers_by_process
 from srl.graph.spec import Graph
 from srl.plan.lines import plan_lines
 from tests.errors import raises
@@ -43,6 +43,12 @@ def test_as_many_actors_are_chosen_as_the_trainers_need() -> None:
     assert laid_out(Machine(cores=1, gpus=0, shared_free=0), layout="impala").node("actor").count == 2
 
 
+def test_each_trainer_has_an_actor_inside_where_they_take_turns() -> None:
+    graph = laid_out(layout="inline", sampling={"envs": 32}, evaluation={"every": 1000})
+    assert [len(workers) for workers in workers_by_process(graph).values()] == [3, 3, 1]  # the evaluator is apart
+    assert {via_of(graph, stream) for stream in graph.streams if stream.kind != "param"} == {"inproc"}
+
+
 def test_each_trainer_has_a_replay_inside_and_half_of_the_batch() -> None:
     graph = off_policy()
     replay, trainer = graph.node("replay"), graph.node("trainer")
@@ -63,7 +69,7 @@ def test_each_trainer_may_have_several_replays() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"mode": "inline"}, "E10", "mode=inline has one process"),
-    ({"layout": "inline"}, "E10", "layout inline has one process"),
+    ({"layout": "inline", "sampling": {"envs": 8, "steps": 16, "workers": 4}}, "E04", "one actor for each of 2 trainers"),
     ({"sampling": {"envs": 32, "workers": 1}}, "E04", "sampling.workers=2"),
     ({"sampling": {"envs": 33, "workers": 3}}, "E04", "sampling.workers=4"),
     ({"algorithm": "dqn", "replay": {"batch": 255}}, "E04", "replay.batch=254 or replay.batch=256"),

@@ -38,7 +38,7 @@ SAC: dict[str, Any] = {
     "workers": {"trainer": {"count": 2}},
     "checkpoint": {"every": 100},
 }
-KINDS = {"ppo": PPO, "sac": SAC}
+KINDS = {"ppo": PPO, "sac": SAC, "ppo by turns": {**PPO, "layout": "inline"}}
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def children() -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["ppo", "sac"])
 def test_a_run_ends_at_its_env_steps_and_adds_up(kind: str, tmp_path: Path) -> None:
     run = srl.launch(**KINDS[kind], stop={"env_steps": 2000}, runs=tmp_path, quiet=True)
     assert run.result is not None and run.result.exit_code == 0, run.result.format()
@@ -79,6 +79,18 @@ def test_a_run_ends_at_its_env_steps_and_adds_up(kind: str, tmp_path: Path) -> N
     assert [path.name for path in run.folder.iterdir() if path.name.startswith(".trainer")] == []
 
 
+def test_trainers_that_act_and_learn_by_turns_repeat_a_run_exactly(tmp_path: Path) -> None:
+    found = []
+    for again in ("once", "twice"):
+        run = srl.launch(**KINDS["ppo by turns"], stop={"env_steps": 1000}, runs=tmp_path / again, quiet=True)
+        assert run.result is not None and run.result.exit_code == 0, run.result.format()
+        assert len(list((run.folder / "logs").glob("trainer*"))) == 2 and not list((run.folder / "logs").glob("actor*"))
+        saved = checkpoint.read(checkpoint.latest(run.folder / "checkpoints"))  # type: ignore[arg-type]
+        found.append({name: array.copy() for name, array in saved.groups["policy"].items()})
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(array, found[1][name])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resumed_run_goes_on_with_both(kind: str, tmp_path: Path) -> None:
     first = srl.launch(**KINDS[kind], stop={"env_steps": 1000}, runs=tmp_path, quiet=True)
@@ -90,7 +102,7 @@ def test_a_resumed_run_goes_on_with_both(kind: str, tmp_path: Path) -> None:
     assert any(not np.array_equal(array, later.groups["policy"][name]) for name, array in saved.groups["policy"].items())
 
 
-@pytest.mark.parametrize("kind", ["ppo", pytest.param("sac", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("ppo by turns", "sac"))])
 @pytest.mark.parametrize("victim", ["trainer/0", "trainer/1"])
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_killed_trainer_ends_the_run_or_all_start_again(kind: str, victim: str, restart: bool, tmp_path: Path) -> None:
@@ -125,7 +137,7 @@ def test_a_killed_trainer_ends_the_run_or_all_start_again(kind: str, victim: str
     assert result.kind == ("done" if restart else "worker failure"), result.format()
     if restart:
         same = {name for name, pid in known["before"].items() if known["after"][name] == pid}
-        assert same == {"actor/0", "actor/1"}
+        assert same == ({"actor/0", "actor/1"} if kind != "ppo by turns" else set())
         assert {one.owner.incarnation for one in controller._members.values() if one.name.startswith("trainer")} == {1}
     else:
         assert [failure.worker for failure in result.failures] == [victim]
