@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Collection
@@ -21,7 +24,21 @@ so priorities alone would let it take as much as the run."""
 
 
 def watch(argv: list[str]) -> int:
-    """Show a run that is under way, or one that has ended, until Ctrl-C."""
+    """Show a run that is under way, or one that has ended, until Ctrl-C.
+
+    Another process plays. It runs on idle cores only, so on a busy machine it would take minutes to notice Ctrl-C and to end.
+    """
+    _parsed(argv)
+    player = subprocess.Popen([sys.executable, "-m", "srl.cli.watch", str(os.getpid()), *argv])
+    try:
+        return player.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        player.kill()
+
+
+def _parsed(argv: list[str]) -> argparse.Namespace:
     parser = Parser(
         prog="srl watch",
         description="watch the newest policy of a run play, in a window or on a page of this host. Ctrl-C ends it,"
@@ -34,7 +51,12 @@ def watch(argv: list[str]) -> int:
     parser.add_argument("--fps", type=_positive, help="steps a second (default: real time)")
     sampled = "sample actions, as in training (default: as the run is evaluated)"
     parser.add_argument("--sampled", dest="greedy", action="store_const", const=False, help=sampled)
-    given = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def _play(argv: list[str]) -> int:
+    """Play until the window is closed."""
+    given = _parsed(argv)
     from srl.core.machine import leave_cores
     from srl.loaded import load_run
     from srl.observe.metrics import Processors
@@ -69,8 +91,6 @@ def watch(argv: list[str]) -> int:
                 print(text, flush=True)
                 said = text
             rest.wait(max(0.0, viewing.wake_at - time.monotonic()))
-    except KeyboardInterrupt:
-        pass
     finally:
         viewing.close()
     return 0
@@ -94,3 +114,17 @@ def _positive(text: str) -> float:
     if not 0 < number < 1e4:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return number
+
+
+def _main() -> int:
+    """The process that plays, with the pid of the command. It is killed when the command ends."""
+    from srl.cli.guard import guarded
+    from srl.core.machine import die_with
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
+    die_with(int(sys.argv[1]))
+    return guarded(_play, sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -55,13 +56,13 @@ class Watching:
 
 
 @contextmanager
-def watching(folder: Path, *, until_told_by: int = signal.SIGINT) -> Iterator[Watching]:
+def watching(folder: Path, *, until_told_by: int = signal.SIGINT, within: float = 30) -> Iterator[Watching]:
     watcher = Watching(folder)
     try:
         yield watcher
         assert watcher.process.poll() is None
         watcher.process.send_signal(until_told_by)
-        assert watcher.process.wait(30) == (0 if until_told_by == signal.SIGINT else -until_told_by)
+        assert watcher.process.wait(within) == (0 if until_told_by == signal.SIGINT else -until_told_by)
     finally:
         watcher.pictures.close()
         watcher.process.kill()
@@ -111,10 +112,26 @@ def test_of_an_inline_run_the_newest_checkpoint_plays(tmp_path: Path) -> None:
         run.stop().finish(60)
 
 
-def test_without_a_checkpoint_of_a_finished_run_nothing_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_ends_at_once_on_a_core_that_another_program_keeps_busy(tmp_path: Path) -> None:
+    run = srl.launch(**RUN | {"stop": {"updates": 1}}, mode="inline", runs=tmp_path, quiet=True)
+    usable = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(usable)})
+    hog = None
+    try:
+        with watching(run.folder, within=10):
+            hog = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
+            assert hog.stdout is not None and hog.stdout.readline()
+    finally:
+        os.sched_setaffinity(0, usable)
+        if hog is not None:
+            hog.kill()
+            hog.communicate()
+
+
+def test_without_a_checkpoint_of_a_finished_run_nothing_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = srl.launch(**RUN | {"stop": {"updates": 1}}, mode="inline", runs=tmp_path, quiet=True)
     for path in (run.folder / "checkpoints").rglob("*"):
         if path.name in ("latest", "manifest.json"):
             path.unlink()
     assert verbs(["watch", str(run.folder)]) == 2
-    assert "ended (done) before it saved one" in capsys.readouterr().err
+    assert "ended (done) before it saved one" in capfd.readouterr().err
