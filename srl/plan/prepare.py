@@ -160,7 +160,9 @@ def _decided(wanted: Experiment, machine: Machine, composed: Composed, replayed:
         check_fresh(graph.policies)
         check_resources(graph, machine)
         for sink in graph.sinks:
-            resolved("sink", sink, ("sinks",))
+            kind, _ = resolved("sink", sink, ("sinks",))
+            if home_of(wanted.launcher) is None:  # otherwise the run logs on a machine that is not this one
+                kind.check()
     except UserError as error:
         if wanted.graph is None and error.path is not None and error.path[:2] == ("graph", "nodes"):
             error.path = ("workers", *(key for key in error.path[2:] if key != "args"))  # where a file can set it

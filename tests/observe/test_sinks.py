@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import srl
+from srl.cli.launch import main
 from srl.core.types import Component
 from srl.observe.report import Report
 from srl.observe.sinks.base import make_sink
@@ -69,6 +70,15 @@ def test_a_sink_of_ones_own_has_settings_and_wrong_ones_are_refused(tmp_path: Pa
     for settings in ("evry: 7", "every: 0"):
         with raises("E02" if "evry" in settings else "E03"):
             prepare("cartpole", [f"sinks=[{{use: '{file}:Mine', {settings}}}]"], inspect=False)
+
+
+def test_a_package_that_a_sink_needs_is_missed_before_the_run(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as if it were not installed
+    assert main(["experiment=cartpole", "sinks=[wandb]", "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert "cannot work without the package wandb" in told and "pip install 'really-scalable-rl[wandb]'" in told
+    image = ["launcher=kubernetes", "launcher.image=x", "launcher.claim=runs", "launcher.home.cores=2"]
+    prepare("cartpole", [*image, "hosts.cpu.count=1", "workers.actor.hosts=cpu", "sinks=[wandb]"], inspect=False)
 
 
 @pytest.mark.skipif(find_spec("wandb") is None, reason="needs the extra wandb")

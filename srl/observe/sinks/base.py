@@ -28,6 +28,10 @@ class Sink:
     address: str = ""
     """Where a person finds what it shows, once the run has begun."""
 
+    @classmethod
+    def check(cls) -> None:
+        """Before anything starts: a UserError that says what to install, if something is missing."""
+
     def begin(self, graph: Graph, plan: Lines) -> None:
         """The run starts."""
 

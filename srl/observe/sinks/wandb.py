@@ -35,16 +35,20 @@ class WandB(Sink):
     def __init__(self, folder: Path, config: WandBConfig) -> None:
         self._folder, self._config = folder, config
         self._run: Any = None
+
+    @classmethod
+    def check(cls) -> None:
         try:
-            import wandb
+            from wandb import init  # noqa: F401  a folder wandb/ can be imported too
         except ImportError as error:
             hint = "pip install 'really-scalable-rl[wandb]'"
-            raise UserError("the sink wandb needs the package wandb", ("cause", str(error)), ("try", hint)) from error
-        self._wandb: Any = wandb
+            raise UserError("sinks: wandb cannot work without the package wandb", ("cause", str(error)), ("try", hint)) from error
 
     def begin(self, graph: Graph, plan: Lines) -> None:
+        import wandb
+
         config, sweep = self._config, sweep_of(self._folder)
-        self._run = self._wandb.init(
+        self._run = wandb.init(
             project=config.project or graph.name,
             entity=config.entity,
             group=config.group or (f"{sweep.parent.name} {sweep.name}" if sweep is not None else None),
@@ -55,7 +59,7 @@ class WandB(Sink):
             tags=config.tags,
             dir=self._folder,
             config=settings(graph),
-            settings=self._wandb.Settings(silent=True, console="off"),
+            settings=wandb.Settings(silent=True, console="off"),
         )
         self._run.define_metric("*", step_metric="env_steps")
         self.address = str(self._folder / "wandb") if self._run.offline else self._run.url or ""
