@@ -12,10 +12,11 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from srl.control.backend import Backend
 from srl.core.errors import HostileFrame
+from srl.core.files import last_lines
 from srl.core.machine import memory_free
 from srl.core.threads import plan
 from srl.observe.result import TAIL
@@ -132,7 +133,7 @@ class ProcessBackend(Backend):
             "type": "exit",
             "process": child.process,
             "code": code,
-            "log": _tail(child.log),
+            "log": last_lines(child.log, TAIL),
             "rss": used.ru_maxrss * 1024,
             "free": memory_free(),
             "out_of_memory": code == -signal.SIGKILL and self._oom_kills > before,
@@ -158,13 +159,6 @@ def _open_log(path: str | None) -> IO[bytes]:
     if path is None:
         return tempfile.TemporaryFile()
     return open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
-
-
-def _tail(log: IO[Any]) -> list[str]:
-    """The last lines of a log."""
-    size = os.fstat(log.fileno()).st_size
-    data = os.pread(log.fileno(), 400 * TAIL, max(0, size - 400 * TAIL))
-    return data.decode(errors="replace").splitlines()[-TAIL:]
 
 
 def _oom_kills() -> int:

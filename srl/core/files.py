@@ -8,7 +8,7 @@ import os
 import stat
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import IO, Any, NoReturn, TypeVar, cast
 
 from srl.core.errors import UserError
 from srl.core.load import load
@@ -95,6 +95,12 @@ def read_as(path: Path, schema: type[T], data: dict[str, Any]) -> T:
         return cast(T, load(schema, {key: value for key, value in data.items() if key in known}))
     except UserError as error:
         raise bad_file(path, error.headline, *(text for label, text in error.facts if label == "expected")) from error
+
+
+def last_lines(file: IO[bytes], most: int) -> list[str]:
+    """The last lines of an open log that others write to, wherever this process reads in it."""
+    size, room = os.fstat(file.fileno()).st_size, 400 * most
+    return os.pread(file.fileno(), room, max(0, size - room)).decode(errors="replace").splitlines()[-most:]
 
 
 def depth(value: Any) -> int:

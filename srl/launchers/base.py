@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 from srl.cluster.security import Credentials, Join, new_credentials
 from srl.core.errors import UserError
+from srl.core.files import last_lines
 from srl.core.load import load, option
 from srl.core.registry import REGISTRIES
 from srl.core.types import HostGroup
 from srl.graph.hosts import Host, hosts_of
 from srl.graph.spec import Graph
+
+_LINES = 6
+"""Lines of an output that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,13 @@ class AnyLauncher(ABC):
         self.hosts, self.groups = hosts, groups
         self.name = name
         """Of the run."""
+
+    def groups_in_use(self) -> Iterator[tuple[int, str, HostGroup]]:
+        """Of each group that has hosts of the run: the number of its first host, its name, and what it is."""
+        first = 0
+        for name in dict.fromkeys(host.group for host in self.hosts):
+            yield first, name, self.groups[name]
+            first += self.groups[name].size
 
     def check_groups(self, setting: str, names: Iterable[str], *more: str) -> None:
         """UserError if this setting of the launcher names a group that does not exist; `more`: other names that it may have."""
@@ -121,6 +133,17 @@ class Submitter(AnyLauncher):
     @abstractmethod
     def submit(self, experiment: str) -> Mapping[str, str]:
         """Submit it, or UserError and nothing is left. What to do next, in words: label -> command."""
+
+
+def check_program(launcher: str, program: str, hint: str) -> None:
+    """UserError if a program that a launcher runs is not on this machine."""
+    if shutil.which(program) is None:
+        raise UserError(f"launcher {launcher} needs the program {program}", ("try", hint), path=("launcher",))
+
+
+def said(output: IO[bytes]) -> str:
+    """The last lines of what a command printed, for the reason of its failure."""
+    return "".join(f"\n{line}" for line in last_lines(output, _LINES))
 
 
 def launcher_of(graph: Graph) -> Launcher | Submitter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.types import HOME, HostGroup
 from srl.graph.hosts import Host
-from srl.launchers.base import Home, Submitter
+from srl.launchers.base import Home, Submitter, check_program
 from srl.launchers.documents import document, fresh_name, merged, plain_name
 
 _SECRETS = "/run/srl"
@@ -60,13 +59,12 @@ class Kubernetes(Submitter):
     def __init__(self, args: KubernetesArgs, hosts: Sequence[Host], groups: Mapping[str, HostGroup], name: str) -> None:
         super().__init__(args, hosts, groups, args.name or fresh_name(name, _LONGEST))
         self._experiment = name
-        self._used = list(dict.fromkeys(host.group for host in hosts))
         if self.name != plain_name(self.name) or len(self.name) > _LONGEST:
             raise UserError(
                 f"'launcher.name' must be at most {_LONGEST} small letters, digits and '-', not '{self.name}'",
                 path=("launcher", "name"),
             )
-        for group in self._used:
+        for _, group, _ in self.groups_in_use():
             if group != plain_name(group) or len(group) > 63 - _LONGEST - 12:
                 raise UserError(
                     f"'hosts.{group}' must have a short name of small letters, digits and '-'",
@@ -80,12 +78,8 @@ class Kubernetes(Submitter):
         return {"use": "external", "folder": _SECRETS, "port": self.args.port, "patience": 30 * 86_400}
 
     def check(self) -> None:
-        if shutil.which("kubectl") is None:
-            raise UserError(
-                "launcher kubernetes needs the program kubectl",
-                ("try", "https://kubernetes.io/docs/tasks/tools, and `kubectl get pods` to see that it reaches your cluster"),
-                path=("launcher",),
-            )
+        hint = "https://kubernetes.io/docs/tasks/tools, and `kubectl get pods` to see that it reaches your cluster"
+        check_program("kubernetes", "kubectl", hint)
 
     def render(self, experiment: str) -> Mapping[str, str]:
         files = self._manifests(experiment, None)
@@ -133,13 +127,10 @@ class Kubernetes(Submitter):
             "secret-home": self._object("v1", "Secret", f"{self.name}-{HOME}") | {"stringData": keys},
             "secret-hosts": self._object("v1", "Secret", f"{self.name}-hosts") | {"stringData": {"join.json": join}},
         }
-        first = 0
-        for name in self._used:
-            group = self.groups[name]
+        for first, name, group in self.groups_in_use():
             run = f"exec python -m srl.cluster.supervisor --join {_SECRETS}/join.json --wait {_WAIT} --patience 300"
             words = ["sh", "-c", f"{run} --host $(({first} + JOB_COMPLETION_INDEX))"]
             files[f"hosts-{name}"] = self._job(name, group.size, group.cores, group.gpus, group.memory, words)
-            first += group.size
         return files
 
     def _job(

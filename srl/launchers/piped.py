@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import subprocess
 import tempfile
@@ -17,10 +16,7 @@ from srl.cluster.security import Join
 from srl.control.processes import environment
 from srl.core.types import HostGroup
 from srl.graph.hosts import Host
-from srl.launchers.base import Gone, Launcher
-
-_LINES = 6
-"""Last lines of the output of a command that are shown when it fails."""
+from srl.launchers.base import Gone, Launcher, said
 
 
 class PipedLauncher(Launcher):
@@ -60,7 +56,9 @@ class PipedLauncher(Launcher):
 
     def poll(self) -> list[Gone]:
         ended = {host: code for host, one in self.running.items() if (code := one.poll()) is not None}
-        gone = [Gone(host, f"{self.why(code)}{self._said(host)}", self.advice(host, code)) for host, code in ended.items()]
+        gone = [
+            Gone(host, f"{self.why(code)}{said(self._outputs[host])}", self.advice(host, code)) for host, code in ended.items()
+        ]
         for host in ended:
             self._end(host, 0.0)
         return gone
@@ -75,12 +73,6 @@ class PipedLauncher(Launcher):
     def _end(self, host: int, grace: float) -> None:
         end_supervisor(self.running.pop(host), grace)
         self._outputs.pop(host).close()
-
-    def _said(self, host: int) -> str:
-        output = self._outputs[host]
-        size = os.fstat(output.fileno()).st_size
-        lines = os.pread(output.fileno(), 2000, max(0, size - 2000)).decode(errors="replace").splitlines()[-_LINES:]
-        return "".join(f"\n{line}" for line in lines)
 
 
 def start_supervisor(command: Sequence[str], join: Join, output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:

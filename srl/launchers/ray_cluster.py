@@ -21,12 +21,10 @@ from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.types import HostGroup
 from srl.graph.hosts import Host
-from srl.launchers.base import Gone, Launcher
+from srl.launchers.base import Gone, Launcher, said
 
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _HAS_RAY = "import importlib.util, sys; sys.exit(importlib.util.find_spec('ray') is None)"
-_TAIL = 2000
-_LINES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +93,12 @@ class RayCluster(Launcher):
     def poll(self) -> list[Gone]:
         if self._driver is None:
             return []
-        assert self._driver.stdout is not None
+        assert self._driver.stdout is not None and self._errors is not None
         ended = self._driver.poll() is not None
         *lines, self._unread = (self._unread + (self._driver.stdout.read() or b"")).split(b"\n")
         gone = [Gone(said["gone"], said["reason"]) for said in map(json.loads, lines)]
         if ended:
-            reason = f"the connection to Ray has ended{self._said()}"
+            reason = f"the connection to Ray has ended{said(self._errors)}"
             self.stop(0.0)
             gone = [Gone(host, reason) for host in range(len(self.hosts))]
         return gone
@@ -147,10 +145,3 @@ class RayCluster(Launcher):
             self._driver.stdin.write(json.dumps(line).encode() + b"\n")
             self._driver.stdin.flush()
         return True
-
-    def _said(self) -> str:
-        """The last lines that the driver wrote."""
-        assert self._errors is not None
-        size = os.fstat(self._errors.fileno()).st_size
-        lines = os.pread(self._errors.fileno(), _TAIL, max(0, size - _TAIL)).decode(errors="replace").splitlines()[-_LINES:]
-        return "".join(f"\n{line}" for line in lines)

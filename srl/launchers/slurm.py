@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.types import HostGroup
 from srl.graph.hosts import Host
-from srl.launchers.base import Gone, Launcher
+from srl.launchers.base import Gone, Launcher, check_program
 
 _ASK_EVERY = 2.0
 """Seconds between two questions to Slurm."""
@@ -54,12 +53,7 @@ class Slurm(Launcher):
 
     def check(self) -> str:
         for program in ("sbatch", "squeue", "scancel", "sinfo"):
-            if shutil.which(program) is None:
-                raise UserError(
-                    f"launcher slurm needs the program {program}",
-                    ("try", "a login node of the cluster, or launcher=ssh"),
-                    path=("launcher",),
-                )
+            check_program("slurm", program, "a login node of the cluster, or launcher=ssh")
         self.check_groups("groups", self.args.groups)
         if elastic := [name for name, group in self.groups.items() if group.elastic]:
             raise UserError(
@@ -73,20 +67,17 @@ class Slurm(Launcher):
         return f"{self.args.address or self._own_address()}:{self.args.port}"
 
     def render(self) -> Mapping[str, str]:
-        used = list(dict.fromkeys(host.group for host in self.hosts))
-        parts = [self._resources(name) for name in used]
+        used = list(self.groups_in_use())
         lines = ["#!/bin/bash", f"#SBATCH --job-name={self.name}", "#SBATCH --output=slurm-%j.out", "#SBATCH --no-requeue"]
-        for number, part in enumerate(parts):
-            lines += ["#SBATCH hetjob"] if number else []
-            lines += [f"#SBATCH {one}" for one in part]
+        for first, name, _ in used:
+            lines += ["#SBATCH hetjob"] if first else []
+            lines += [f"#SBATCH {one}" for one in self._resources(name)]
         lines += ["JOIN=$PWD/join.json", f"cd {shlex.quote(self.args.directory or str(Path.cwd()))} || exit", *self.args.setup]
-        first = 0
-        for number, name in enumerate(used):
+        for number, (first, _, _) in enumerate(used):
             python = shlex.quote(self.args.python or sys.executable)
             run = f'exec {python} -m srl.cluster.supervisor --patience 300 --join "$0" --host $(({first} + SLURM_PROCID))'
             component = f" --het-group={number}" if len(used) > 1 else ""
             lines.append(f'srun{component} bash -c {shlex.quote(run)} "$JOIN" &')
-            first += self.groups[name].size
         lines += ["code=0", "for step in $(jobs -p); do wait $step || code=$?; done", "exit $code", ""]
         return {"job.sh": "\n".join(lines)}
 

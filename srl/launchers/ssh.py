@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from srl.cluster.address import address_towards
 from srl.core.errors import UserError
 from srl.core.load import option
+from srl.launchers.base import check_program
 from srl.launchers.piped import PipedLauncher
 
 _OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=12", "LogLevel=ERROR")
@@ -40,8 +40,7 @@ class Ssh(PipedLauncher):
     args: SshArgs
 
     def check(self) -> str:
-        if shutil.which("ssh") is None:
-            raise UserError("launcher ssh needs the program ssh", ("try", "apt install openssh-client"), path=("launcher",))
+        check_program("ssh", "ssh", "apt install openssh-client")
         for host in self.hosts:
             if not host.address:
                 raise UserError(
