@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from srl.cli.parsing import Parser, number
 from srl.core.errors import UserError
+from srl.core.files import read_json
 from srl.core.text import columns, count, size
 
 _EVERY = 1.0
@@ -113,7 +114,7 @@ def asking(run: str, address: str | None) -> Ask:
         )
     from srl.cluster.asking import Access, ask
 
-    access = Access.read(path)
+    access, _ = read_json(path, Access)
     return lambda **fields: ask(access, Request(**fields), address)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ from typing import Any
 import grpc
 import msgpack
 
-from srl.cluster.security import SERVER_NAME
+from srl.cluster.security import SERVER_NAME, write_private
 from srl.cluster.wire import ASK, SERVICE, TOKEN
 from srl.control.desk import Request, answer
 from srl.core.errors import SrlError, UserError
-from srl.core.files import read_json
 from srl.core.load import dump, load
 from srl.store.run_folder import RunFolder
 
@@ -35,14 +33,7 @@ class Access:
 
     def write(self, path: Path) -> None:
         """Readable by its owner only."""
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(json.dumps(asdict(self)) + "\n")
-
-    @staticmethod
-    def read(path: Path) -> Access:
-        data, _ = read_json(path, Access)
-        return data
+        write_private(path, json.dumps(asdict(self)) + "\n")
 
 
 def served(folder: Path, data: bytes) -> bytes:

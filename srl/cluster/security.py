@@ -49,12 +49,8 @@ class Join:
         return json.dumps(asdict(self))
 
     def write(self, path: Path) -> None:
-        """Into a new file that only its owner can read; in one step, so that nobody reads a part."""
-        aside = path.with_name(f".tmp-{path.name}")
-        aside.unlink(missing_ok=True)
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(self.dump() + "\n")
-        aside.replace(path)
+        """Into a file that only its owner can read."""
+        write_private(path, self.dump() + "\n")
 
     @staticmethod
     def read_file(path: Path) -> Join:
@@ -106,6 +102,15 @@ class Credentials:
             expected = ("expected", f"the files {', '.join(_FILES)}")
             raise UserError(f"no credentials in {folder}", ("cause", error.strerror or str(error)), expected) from error
         return Credentials(ca, certificate, key, token.decode().strip())
+
+
+def write_private(path: Path, text: str) -> None:
+    """Into a new file that only its owner can read; in one step, so that nobody reads a part."""
+    aside = path.with_name(f".tmp-{path.name}")
+    aside.unlink(missing_ok=True)
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    aside.replace(path)
 
 
 def new_credentials() -> Credentials:

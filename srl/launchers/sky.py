@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from srl.cluster.security import Credentials, Join, new_credentials
+from srl.cluster.security import Credentials, Join, new_credentials, write_private
 from srl.core.errors import UserError
 from srl.core.load import option
 from srl.core.types import HOME, HostGroup
 from srl.graph.hosts import Host
-from srl.launchers.base import Home, Submitter
+from srl.launchers.base import Home, Submitter, check_program
 from srl.launchers.documents import document, fresh_name, merged, plain_name
 
 _SECRETS = "~/.srl-join"
@@ -54,10 +52,10 @@ class Sky(Submitter):
     def __init__(self, args: SkyArgs, hosts: Sequence[Host], groups: Mapping[str, HostGroup], name: str) -> None:
         super().__init__(args, hosts, groups, args.name or fresh_name(name, _LONGEST))
         self._experiment = name
-        self._used = list(dict.fromkeys(host.group for host in hosts))
+        used = {name: group for _, name, group in self.groups_in_use()}
         self.check_groups("accelerators", args.accelerators, HOME)
         self.check_groups("tasks", args.tasks, HOME)
-        for role, gpus in ((HOME, args.home.gpus), *((one, groups[one].gpus) for one in self._used)):
+        for role, gpus in ((HOME, args.home.gpus), *((name, group.gpus) for name, group in used.items())):
             if gpus and role not in args.accelerators:
                 raise UserError(
                     f"'launcher.accelerators' must say which GPUs '{role}' has",
@@ -65,7 +63,7 @@ class Sky(Submitter):
                     ("try", f"launcher.accelerators.{role}=A100    known: sky show-gpus"),
                     path=("launcher", "accelerators"),
                 )
-        for one in (self.name, *self._used):
+        for one in (self.name, *used):
             if one != plain_name(one):
                 raise UserError(
                     f"'{one}' must be small letters, digits and '-'",
@@ -78,12 +76,7 @@ class Sky(Submitter):
         return {"use": "external", "folder": _SECRETS, "port": self.args.port, "patience": 30 * 86_400}
 
     def check(self) -> None:
-        if shutil.which("sky") is None:
-            raise UserError(
-                "launcher sky needs the program sky",
-                ("try", "pip install skypilot, in an environment of its own; then `sky check`"),
-                path=("launcher",),
-            )
+        check_program("sky", "sky", "pip install skypilot, in an environment of its own; then `sky check`")
 
     def render(self, experiment: str) -> Mapping[str, str]:
         return {"group.yaml": self.group("(private folder)"), "experiment.yaml": experiment}
@@ -113,8 +106,7 @@ class Sky(Submitter):
         secret = {f"{HOME}/{name}": text for name, text in credentials.files().items()} | {"hosts/join.json": join.dump() + "\n"}
         for name, text in {"group.yaml": self.group(str(folder)), "experiment.yaml": experiment, **secret}.items():
             (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
-            with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(text)
+            write_private(folder / name, text)
 
     def group(self, folder: str) -> str:
         """The YAML of the job group. Files to copy are in `folder`."""
@@ -124,14 +116,11 @@ class Sky(Submitter):
         header = {"name": self.name, "execution": "parallel", "primary_tasks": [HOME], "termination_delay": "60s"}
         mounts = {_SECRETS: f"{folder}/{HOME}", _EXPERIMENT: f"{folder}/experiment.yaml"}
         tasks = [self._task(HOME, 1, (home.cores, home.gpus, home.memory), mounts, launch)]
-        first = 0
-        for name in self._used:
-            group = self.groups[name]
+        for first, name, group in self.groups_in_use():
             options = f"--join {_SECRETS}/join.json --wait {_WAIT} --patience 300 --host $(({first} + SKYPILOT_NODE_RANK))"
             run = f"{private}\nexec {python} -m srl.cluster.supervisor {options}"
             needs = (group.cores or 1, group.gpus, group.memory)
             tasks.append(self._task(name, group.size, needs, {_SECRETS: f"{folder}/hosts"}, run))
-            first += group.size
         return "---\n".join(document(one) for one in (header, *tasks))
 
     def _task(
