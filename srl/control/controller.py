@@ -211,15 +211,14 @@ class Controller:
         was, member.phase = member.phase, "gone"
         counted = message["code"] == 0 or (member.failure is not None and member.failure["counted"])
         message = {**message, "rss": max(message["rss"], self.totals.rss(member.name))}
-        observers = {} if counted else self._members.observers(member)
-        self.totals.forget(member.name, [one.name for one in member.workers], member.ends, observers)
+        self._forget(member, counted=counted)
         if member.doomed:
             self._detach(member)
             if self._ending is None:
                 self._spawn(member)
         elif spared and was != "gone" and (message["code"] != 0 or self._ending is None):
             self._detach(member)
-            failure = self._failures.left(member, message)
+            failure = self._failures.failure(member, message)
             self.log.event("died", process=member.name, code=message["code"], how=failure.how, restart=False)
             self.log.event("note", text=f"{failure.worker} {failure.how}: the run continues without it ({failure.cause})")
         elif self._ending is None and message["code"] == 0 and is_elastic(self.graph, member.name):
@@ -259,7 +258,7 @@ class Controller:
         """The host of this process cannot be reached: treat it as the death of the process, without a log."""
         member = self._members[message["process"]]
         if self._ending is None and is_elastic(self.graph, member.name):
-            self.totals.forget(member.name, [one.name for one in member.workers], member.ends, self._members.observers(member))
+            self._forget(member)
             self._come_again(member, message["reason"])
             return
         self._on_exit({**message, "code": -signal.SIGKILL, "log": [message["reason"]], **UNMEASURED})
@@ -277,6 +276,11 @@ class Controller:
         """A host that the run cannot do without was told to end."""
         if not self._asked:
             self._interrupt("preempted", f"a host was told to end by {message['signal']}")
+
+    def _forget(self, dead: Member, *, counted: bool = False) -> None:
+        """Keep what its workers counted; unless they have told all of it, others know more of their ends."""
+        observers = {} if counted else self._members.observers(dead)
+        self.totals.forget(dead.name, [one.name for one in dead.workers], dead.ends, observers)
 
     def _detach(self, dead: Member) -> None:
         """Detach the ends of a dead process everywhere; the other processes report what they know of its last counts."""
@@ -360,8 +364,7 @@ class Controller:
         if self._ending is not None and self._ending.drain and not self._hurry and missed:
             self.log.event("note", text=f"did not end, killed: {', '.join(missed)}")
         for member in late:
-            workers, observers = [one.name for one in member.workers], self._members.observers(member)
-            self.totals.forget(member.name, workers, member.ends, observers)
+            self._forget(member)
 
     def _send(self, member: Member, kind: str, **fields: Any) -> None:
         self._backend.send({"type": kind, "process": member.name, **fields})

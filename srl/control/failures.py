@@ -69,10 +69,9 @@ class Failures:
 
     def died(self, member: Member, exit: Message) -> tuple[Failure, Ending | None]:
         """A process ended while the run was under way. No ending: restart it, which counts against the limit."""
-        error = _error(member)
-        must_change = error is not None and error.exit_code == 2
+        error, must_change = _error(member), _must_change(member)
         obstacle = self._obstacle(member, must_change)
-        failure = self._failure(member, exit, obstacle)
+        failure = self.failure(member, exit, obstacle)
         if not obstacle:
             for name in _nodes(member):
                 self._restarts.setdefault(name, deque()).append(self._clock())
@@ -84,18 +83,14 @@ class Failures:
 
     def spared(self, member: Member) -> bool:
         """Whether the run continues without this process, which no worker waits for. A user error at the start still ends it."""
-        error = _error(member)
-        must_change = error is not None and error.exit_code == 2
         leave = all(self._graph.node(name).on_failure == "leave" for name in _nodes(member))
-        return leave and self._graph.mode != "inline" and not (must_change and member.phase not in ("running", "drained"))
-
-    def left(self, member: Member, exit: Message) -> Failure:
-        """How a process ended without which the run continues."""
-        return self._failure(member, exit, "")
+        return (
+            leave and self._graph.mode != "inline" and not (_must_change(member) and member.phase not in ("running", "drained"))
+        )
 
     def died_at_the_end(self, member: Member, exit: Message, ending: Ending) -> tuple[Failure, Ending]:
         """A process failed during the end of the run: a run that could not drain or save has failed."""
-        failure = self._failure(member, exit, "the run was ending")
+        failure = self.failure(member, exit, "the run was ending")
         self._fatal.append(failure)
         if ending.kind in ("done", "solved", "interrupted", "preempted"):
             ending = Ending("worker failure", f"during the end of the run: {ending.text}")
@@ -124,7 +119,8 @@ class Failures:
         failures = () if ending.kind == "user error" else tuple(self._fatal)
         return RunResult(kind=ending.kind, headline=ending.text, failures=failures, error=ending.error, waits=waits)
 
-    def _failure(self, member: Member, exit: Message, obstacle: str) -> Failure:
+    def failure(self, member: Member, exit: Message, obstacle: str = "") -> Failure:
+        """How a process ended. `obstacle`: why the run cannot continue."""
         said, owner, error = member.failure, member.owner, _error(member)
         return Failure(
             worker=said["worker"] if said else member.name,
@@ -158,9 +154,15 @@ class Failures:
 
 
 def _error(member: Member) -> SrlError | None:
-    """The error that it raised, if it is one of this package. A user error is not retried."""
+    """The error that it raised, if it is one of this package."""
     data = member.failure and member.failure["error"]
     return SrlError.from_data(data) if data else None
+
+
+def _must_change(member: Member) -> bool:
+    """It ended by a user error, which is not retried."""
+    error = _error(member)
+    return error is not None and error.exit_code == 2
 
 
 def _nodes(member: Member) -> Collection[str]:

@@ -76,11 +76,8 @@ class Members(dict[str, Member]):
 
     def undrained(self) -> list[Member]:
         """Those that the end of the run waits for."""
-        return [member for member in self.of("running") if self._drains(member)]
-
-    def _drains(self, member: Member) -> bool:
-        nodes = {worker.node for worker in member.workers}
-        return any(self._graph.node(name).kind.drains for name in nodes)
+        running = self.of("running")
+        return [one for one in running if any(self._graph.node(worker.node).kind.drains for worker in one.workers)]
 
     def alive(self) -> list[Member]:
         """The processes that were started and have not ended."""
