@@ -52,28 +52,21 @@ class Learner(Protocol):
 
     def update(self, rows: Mapping[str, Any]) -> Feedback | None:
         """Learn from a batch. Its memory is free again when this returns; the feedback goes to the source of the batch."""
-        ...
 
     def params(self) -> Mapping[str, Array]:
         """What is published, by name; it may change at the next update."""
-        ...
 
     def metrics(self) -> dict[str, float]:
         """Means since the last call."""
-        ...
 
     def resumable(self) -> bool:
         """True if a checkpoint can be taken now."""
-        ...
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
         """Copies of all arrays that learning depends on, and the rest as plain data."""
-        ...
 
     def restore(self, groups: Mapping[str, Mapping[str, Array]], state: Mapping[str, Any]) -> None:
         """Continue exactly from `state()`; nothing is taken unless everything fits."""
-        ...
 
     def close(self) -> None:
         """Give everything back. Idempotent."""
-        ...

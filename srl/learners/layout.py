@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from srl.learners.give import GIVEN, Given
-from srl.learners.questions import PLACES, Questions, Wait
+from srl.learners.questions import PLACES, Link, Questions
 from srl.learners.slots import Slots
 
 _LEAST = 1 << 16
@@ -32,7 +32,7 @@ class Layout:
         return [*([self._question] * (2 * PLACES) if self.exact else [*shown, *shown]), *self._leaves * self._batches]
 
     def places(
-        self, memory: Any, link: Wait, *, actor: Sequence[Tensor], critics: Sequence[Tensor]
+        self, memory: Any, link: Link, *, actor: Sequence[Tensor], critics: Sequence[Tensor]
     ) -> tuple[Slots, Slots, tuple[Questions, Questions] | None, Given]:
         """What the actor shows, what the critics show, the questions of each (actor, critics), and the batches."""
         words = memory.words

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from srl.core.errors import RunError
 from srl.core.tree import Array
-from srl.learners.questions import Wait
+from srl.learners.questions import Link
 from srl.learners.shared import WORDS
 
 
@@ -53,7 +53,7 @@ class PeerMemory:
         found: list[Tensor] = self._piece(lambda: [torch.empty_like(one, device=self._devices[reader]) for one in tensors])
         return found
 
-    def channel(self, link: Wait, words: Any, size: int, reader: int) -> PeerChannel:
+    def channel(self, link: Link, words: Any, size: int, reader: int) -> PeerChannel:
         """A piece for tensors that cross."""
         return PeerChannel(link, self._piece(deque), self._devices[reader])
 
@@ -71,7 +71,7 @@ class PeerMemory:
 class PeerChannel:
     """One direction of tensors between two devices, in order."""
 
-    def __init__(self, link: Wait, queue: deque[list[Tensor | None]], device: str) -> None:
+    def __init__(self, link: Link, queue: deque[list[Tensor | None]], device: str) -> None:
         self._link, self._queue, self._device = link, queue, device
 
     def send(self, tensors: Sequence[Tensor | None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgpack
@@ -21,18 +21,23 @@ _HEAD = 1024
 _ALIGN = 64
 
 
-class Wait(Protocol):
-    """Half of a link."""
+class Link(Protocol):
+    """How a side sees the other one."""
 
-    def wait(self, ready: Any) -> None: ...
+    waited: float
+    """Seconds, in all."""
 
-    def ring(self) -> None: ...
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Sleep until the other side has made this true."""
+
+    def ring(self) -> None:
+        """Wake the other side."""
 
 
 class Channel:
     """One direction of tensors through shared memory, in order. It waits while all places are taken, or nothing has come."""
 
-    def __init__(self, link: Wait, words: Any, places: Sequence[Array]) -> None:
+    def __init__(self, link: Link, words: Any, places: Sequence[Array]) -> None:
         """`words`: how many were sent and taken. `places`: bytes."""
         self._link, self._words, self._places = link, words, places
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from srl.core.errors import RunError
 from srl.core.tree import Array
-from srl.learners.questions import PLACES, Channel, Wait
+from srl.learners.questions import PLACES, Channel, Link
 
 WORDS = 512
 """Integers at the start of the memory."""
@@ -55,7 +55,7 @@ class Memory:
         """The next pieces, for copies of these tensors. `reader`: of no importance where both read the same memory."""
         return [torch.from_numpy(self.array(tuple(one.shape), one.numpy().dtype)) for one in tensors]
 
-    def channel(self, link: Wait, words: Any, size: int, reader: int) -> Channel:
+    def channel(self, link: Link, words: Any, size: int, reader: int) -> Channel:
         """The next pieces, for tensors that cross, of so many bytes at once."""
         return Channel(link, words, [self.array((size,), np.uint8) for _ in range(PLACES)])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -14,27 +14,12 @@ from srl.api.parts import Held, InParts
 from srl.core.learner import SingleConfig
 from srl.core.tree import Array
 from srl.learners.base import Task
-from srl.learners.questions import Questions
+from srl.learners.questions import Link, Questions
 from srl.learners.single import SingleLearner
 from srl.learners.slots import Slots, joined
 
 CRITICS, ACTOR = 0, 1
 """Places in `InParts.parts`."""
-
-
-class Link(Protocol):
-    """How a side sees the other one."""
-
-    waited: float
-    """Seconds, in all."""
-
-    def wait(self, ready: Callable[[], bool]) -> None:
-        """Sleep until the other side has made this true."""
-        ...
-
-    def ring(self) -> None:
-        """Wake the other side."""
-        ...
 
 
 class Side(SingleLearner):
