@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -76,17 +76,24 @@ def sweep(
     lists = [values(axis) for axis in axes]
     searching = halving or trials is not None or any(Range.read(axis) for axis in axes)
     seeds = [place for place, axis in enumerate(axes) if axis.startswith("seed=") and Range.read(axis) is None]
+    seeded = list(itertools.product(*(lists[place] for place in seeds)))
     if not searching:
         combinations = list(itertools.product(*lists))
     else:
         searched = [place for place in range(len(axes)) if place not in seeds]
         picks = drawn([axes[place] for place in searched], [lists[place] for place in searched], trials or 16)
-        combinations = [(*pick, *chosen) for pick in picks for chosen in itertools.product(*(lists[place] for place in seeds))]
-    kind = "halving" if halving else "random" if searching else "grid"
-    group = len(list(itertools.product(*(lists[place] for place in seeds)))) if searching else 1
-    record = Record(kind, metric, list(axes))
+        combinations = [(*pick, *one) for pick in picks for one in seeded]
     outcomes = run_each(
-        experiment, overrides, combinations, kind="sweep", jobs=jobs, runs=runs, record=record, halving=group if halving else 0
+        experiment,
+        overrides,
+        combinations,
+        kind="sweep",
+        jobs=jobs,
+        runs=runs,
+        search="halving" if halving else "random" if searching else "grid",
+        metric=metric,
+        axes=axes,
+        halving=len(seeded) if halving else 0,
     )
     print(table(outcomes, metric, best_first=searching))
     print_failures([one for one in outcomes if one.end != "stopped early"])
@@ -101,12 +108,15 @@ def run_each(
     kind: str,
     jobs: int,
     runs: str,
-    record: Record | None = None,
+    search: str = "",
+    metric: str = RETURN,
+    axes: Sequence[str] = (),
     halving: int = 0,
 ) -> list[Outcome]:
     """One run for each combination of further overrides, each to its own stop, all in one new folder `NAME_kind/TIME`.
 
-    `halving`: so many neighbours at a time are one trial of successive halving, which is judged by their mean.
+    `search`, `metric`, `axes`: how they were chosen, for sweep.json. `halving`: so many neighbours at a time are one trial of
+    successive halving, which is judged by their mean.
     """
     graph = prepare(experiment, [*overrides, *combinations[0]], inspect=False).graph
     for changes in combinations[1:]:
@@ -119,13 +129,13 @@ def run_each(
     folder = Path(runs) / f"{graph.name}_{kind}" / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True, exist_ok=True)
     print(f"{count(len(combinations), 'run')}, {jobs} at a time, in {folder}", flush=True)
-    record = record or Record(kind, RETURN, [])
     words = [f"experiment={experiment}", *overrides] if experiment is not None else list(overrides)
     found: dict[int, Outcome] = {}
     pool = ThreadPoolExecutor(max(1, jobs))
     current = Round(folder, "runs", len(combinations), total)
     progress = Progress("runs", look=lambda: current.far())
-    record.begin(folder, graph.name, len(combinations), progress.print)
+    told = {"experiment": graph.name, "kind": search or kind, "metric": metric, "axes": list(axes)}
+    record = Record(folder / SWEEP, told, len(combinations), progress.print)
 
     def go(place: int, until: int | None, round: int | None) -> Outcome:
         before = found.get(place)
@@ -153,7 +163,7 @@ def run_each(
                 places = [trial * halving + i for trial in alive for i in range(halving)]
                 current = Round(folder, f"round {number + 1} of {len(rounds)}, runs", len(places), until or total)
                 outcomes = list(pool.map(lambda place: go(place, until, number), places))
-                scores = [score(one, record.metric, until) for one in outcomes]
+                scores = [score(one, metric, until) for one in outcomes]
                 means = [sum(scores[i : i + halving]) / halving for i in range(0, len(scores), halving)]
                 progress.print(f"round {number + 1}: {count(len(alive), 'trial')}, best {figure(max(means))}")
                 return means
@@ -190,25 +200,22 @@ class Round:
 class Record:
     """sweep.json: one row for each run with its settings and its figures, replaced whenever a run ends."""
 
-    def __init__(self, kind: str, metric: str, axes: Sequence[str]) -> None:
-        self.kind, self.metric, self.axes = kind, metric, axes
-        self.file = Path(SWEEP)
+    def __init__(self, file: Path, told: Mapping[str, Any], runs: int, say: Callable[[str], None]) -> None:
+        """`told`: what is said of all runs; `say` is called whenever one has ended."""
+        self._file, self._told, self._count, self._say = file, told, runs, say
         self._rows: dict[tuple[str, ...], dict[str, Any]] = {}
         self._lock = Lock()
-
-    def begin(self, folder: Path, experiment: str, runs: int, say: Callable[[str], None]) -> None:
-        self.file, self._experiment, self._count, self._say = folder / SWEEP, experiment, runs, say
         self._write()
 
     def ended(self, outcome: Outcome) -> None:
         """A run has ended, or is paused: say so."""
-        row = last_row(outcome.folder)
+        row, metric = last_row(outcome.folder), self._told["metric"]
         settings = {key: parse(text).data for key, _, text in (word.partition("=") for word in outcome.changes)}
-        names = ("env_steps", "wall", *dict.fromkeys((self.metric, RETURN, "eval/return")))
+        names = ("env_steps", "wall", *dict.fromkeys((metric, RETURN, "eval/return")))
         with self._lock:
             self._rows[outcome.changes] = {
                 "settings": settings,
-                "folder": str(outcome.folder.relative_to(self.file.parent)) if outcome.folder is not None else None,
+                "folder": str(outcome.folder.relative_to(self._file.parent)) if outcome.folder is not None else None,
                 "state": outcome.status.get("state"),
                 "exit_code": outcome.exit_code,
                 "end": outcome.end,
@@ -216,13 +223,12 @@ class Record:
                 "figures": {name: row[name] for name in names if name in row},
             }
             self._write()
-        shown = f", {self.metric} {figure(row[self.metric])}" if self.metric in row else ""
+        shown = f", {metric} {figure(row[metric])}" if metric in row else ""
         place = f"round {outcome.round + 1}" if outcome.round else f"{len(self._rows)} of {self._count}"
         self._say(f"{place}: {' '.join(outcome.changes)}: {outcome.end}{shown}")
 
     def _write(self) -> None:
-        told = {"experiment": self._experiment, "kind": self.kind, "metric": self.metric, "axes": self.axes}
-        replace_file(self.file, json.dumps({**told, "runs": list(self._rows.values())}, indent=1) + "\n")
+        replace_file(self._file, json.dumps({**self._told, "runs": list(self._rows.values())}, indent=1) + "\n")
 
 
 def score(outcome: Outcome, metric: str, until: int | None) -> float:
