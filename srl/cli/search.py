@@ -76,16 +76,16 @@ def drawn(axes: Sequence[str], lists: Sequence[Sequence[str]], trials: int) -> l
     return list(dict.fromkeys(found))
 
 
-def budgets(total: int, trials: int, rate: int = RATE) -> list[int]:
+def budgets(total: int, trials: int) -> list[int]:
     """Env steps at which the runs of each round end: the last round has all of them."""
-    rounds = max(1, math.floor(math.log(trials, rate) + 1e-9) + 1)
-    return [max(1, total // rate ** (rounds - 1 - i)) for i in range(rounds)]
+    rounds = max(1, math.floor(math.log(trials, RATE) + 1e-9) + 1)
+    return [max(1, total // RATE ** (rounds - 1 - i)) for i in range(rounds)]
 
 
-def survivors(scores: Sequence[float], rate: int = RATE) -> list[int]:
-    """The indices of the best, one of `rate`, at least one; a run without a score comes last."""
+def survivors(scores: Sequence[float]) -> list[int]:
+    """The indices of the best, one of `RATE`, at least one; a run without a score comes last."""
     order = sorted(range(len(scores)), key=lambda i: (-scores[i] if math.isfinite(scores[i]) else math.inf, i))
-    return sorted(order[: max(1, len(scores) // rate)])
+    return sorted(order[: max(1, len(scores) // RATE)])
 
 
 def halve(trials: int, total: int, run: Callable[[list[int], int | None], list[float]]) -> list[int]:

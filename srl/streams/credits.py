@@ -16,12 +16,12 @@ class Credit(NamedTuple):
 class Credits:
     """B slabs make a batch. Credit g belongs to batch u = g // B and is issued once `updates` >= u - staleness."""
 
-    def __init__(self, batch_slabs: int, staleness: int, updates: int = 0) -> None:
+    def __init__(self, batch_slabs: int, staleness: int) -> None:
         if batch_slabs < 1 or staleness < 0:
             raise ValueError(f"a batch needs at least one slab and a staleness of at least 0, not {batch_slabs} and {staleness}")
         self.batch_slabs = batch_slabs
         self.staleness = staleness
-        self.restart(updates)
+        self.restart(0)
 
     def restart(self, updates: int) -> None:
         """A new epoch begins after so many updates: every credit and every slab of before is void."""

@@ -37,10 +37,9 @@ class WorkerLoop:
         folder: Path | None = None,
         resume: Path | None = None,
         inline: bool = False,
-        wakeup: Wakeup | None = None,
         network: Network | None = None,
     ) -> None:
-        self.wakeup = wakeup or Wakeup()
+        self.wakeup = Wakeup()
         self.workers: dict[str, Worker] = {}
         self._resumable: dict[str, Resumable] = {}
         self.at_fault = ""

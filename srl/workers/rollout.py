@@ -24,15 +24,13 @@ from srl.workers.group import Group
 class Rollout:
     """E envs that play with the policies they are given, counting the first episodes of each env alike."""
 
-    def __init__(
-        self, graph: Graph, derived: Derived, policies: Mapping[str, Policy], *, envs: int, role: str, first_env: int = 0
-    ) -> None:
+    def __init__(self, graph: Graph, derived: Derived, policies: Mapping[str, Policy], *, envs: int, role: str) -> None:
         self.envs = envs
         self._policies = policies
         self._stand_ins: Mapping[str, Policy] = {}
         self._infos = {name: replace(info, extra={}) for name, info in derived.policies.items()}
         self._reading = Reading()
-        self.group = Group(graph, derived, envs=envs, steps=1, first_env=first_env, reading=self._reading, role=role)
+        self.group = Group(graph, derived, envs=envs, steps=1, first_env=0, reading=self._reading, role=role)
         self._round = 0
         self.restart()
 
