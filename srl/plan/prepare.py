@@ -55,12 +55,8 @@ class Prepared:
 
     def config_text(self, *, provenance: bool = False) -> str:
         """The resolved configuration: running it repeats the run."""
-        data = write_experiment(self.experiment)
-        if provenance:
-            places = Provenance(dict(self.composed.provenance))
-            _mark_decided(self.composed.data, data, places)
-            return render(data, places)
-        return dump(data)
+        data, places = self._placed()
+        return render(data, places) if provenance else dump(data)
 
     def text_for(self, launcher: Mapping[str, Any]) -> str:
         """The configuration as it was written, for a machine where another launcher starts it."""
@@ -68,13 +64,18 @@ class Prepared:
 
     def flat(self, before: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
         """Each setting by its dotted name: its value and where it came from. `before`: origins known of a resumed run."""
-        data, places = write_experiment(self.experiment), Provenance(dict(self.composed.provenance))
-        _mark_decided(self.composed.data, data, places)
+        data, places = self._placed()
         found = {}
         for path, value in _leaves(data):
             name, where = dotted(path), str(places.exact(path) or DEFAULT)
             found[name] = (value, before.get(name, where) if where.startswith(RESUME.source) else where)
         return found
+
+    def _placed(self) -> tuple[dict[str, Any], Provenance]:
+        """The resolved configuration, and where each value came from."""
+        data, places = write_experiment(self.experiment), Provenance(dict(self.composed.provenance))
+        _mark_decided(self.composed.data, data, places)
+        return data, places
 
     def inspected(self, *, resumed: bool = False) -> Prepared:
         """This experiment with all specs, for which env and policies are built once."""
