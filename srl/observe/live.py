@@ -68,17 +68,8 @@ def plain(value: Any) -> Any:
 
 def drawn(graph: Graph) -> dict[str, Any]:
     """Nodes, and streams with their ends: what a picture of the graph needs."""
-    nodes = [
-        {
-            "name": one.name,
-            "worker": one.worker,
-            "count": one.count,
-            "inside": one.inside,
-            "device": one.device,
-            "hosts": one.hosts,
-        }
-        for one in graph.nodes
-    ]
+    shown = ("name", "worker", "count", "inside", "device", "hosts")
+    nodes = [{key: getattr(one, key) for key in shown} for one in graph.nodes]
     streams = []
     for stream in graph.streams:
         ends = [(node.name, side) for node, _, side in members(graph, stream.name)]

@@ -31,39 +31,30 @@ class BatchSource(Protocol):
 
     def request(self, updates: int) -> int:
         """Request what the next updates need; how many requests were made."""
-        ...
 
     def gather(self) -> int:
         """Take in what has arrived; how much. Called between minibatches too."""
-        ...
 
     def take(self, updates: int) -> Rows | None:
         """The batch of this update once it is complete; its memory belongs to the learner until `done`."""
-        ...
 
     def done(self, feedback: Feedback | None) -> None:
         """The batch was trained on: its memory may be used again, the clock moves by `brings`, and feedback finds its rows."""
-        ...
 
     def drop(self) -> None:
         """The batch that was taken last is not trained on: the run ends."""
-        ...
 
     def count(self, rows: Rows, reading: Reading, policy: str) -> None:
         """Count the rows of the batch that was trained on last. `policy`: whose, where several learn."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """What `restart` needs besides the numbers of the trainer: plain data."""
-        ...
 
     def barrier(self, updates: int) -> None:
         """Inline checkpoint: drop what has arrived for later updates and request it again."""
-        ...
 
     def restart(self, updates: int, env_steps: int, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint: what was under way before is void."""
-        ...
 
 
 class OnPolicy:
