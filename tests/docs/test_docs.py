@@ -1,5 +1,6 @@
 """The docs are true: links resolve, files and commands exist, snippets run, examples run by name in processes of their own."""
 
+import functools
 import re
 import shlex
 import subprocess
@@ -121,9 +122,19 @@ def test_other_commands_exist(place: str, words: list[str]) -> None:
     if verb == "VERB":
         return
     assert verb in VERBS, f"{place}: srl {verb}"
-    helped = run("srl", verb, "--help") if not verb.startswith("-") else ""
-    for option in (word for word in rest if word.startswith("--")):
-        assert option.partition("=")[0] in helped, f"{place}: srl {verb} {option}"
+    for option in (word for word in rest if word.startswith("--") and not verb.startswith("-")):
+        assert option.partition("=")[0] in helped(verb), f"{place}: srl {verb} {option}"
+
+
+@pytest.mark.parametrize("verb", sorted({words[0] for _, words in OTHERS if words[0] in VERBS}))
+def test_commands_of_the_docs_have_a_help(verb: str) -> None:
+    assert verb in helped(verb)
+
+
+@functools.cache
+def helped(verb: str) -> str:
+    """The help of a command, printed by a process of its own."""
+    return run("srl", verb, "--help")
 
 
 def test_experiments_that_are_quoted_are_those_of_the_files() -> None:

@@ -78,10 +78,15 @@ def test_a_worker_imports_only_what_its_kind_needs(imported, worker, unwanted):
     assert not unwanted & imported[worker]
 
 
+@pytest.fixture(scope="module")
+def known() -> dict[str, list[str]]:
+    """Kind of worker -> the modules that are there once a process has resolved it after the kinds before it."""
+    code = "import json, sys; from srl.core.registry import REGISTRIES; kinds = REGISTRIES['worker']; resolve = kinds.resolve"
+    code += "; print(json.dumps({kind: resolve(kind) and list(sys.modules) for kind in kinds.names()}))"
+    return json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True).stdout)
+
+
 @pytest.mark.parametrize("kind", REGISTRIES["worker"].names())
-def test_knowing_a_kind_of_worker_costs_no_heavy_import(kind):
+def test_knowing_a_kind_of_worker_costs_no_heavy_import(kind, known):
     """The controller resolves every kind of a graph to check it."""
-    code = f"import json, sys; from srl.core.registry import REGISTRIES; REGISTRIES['worker'].resolve('{kind}')"
-    code += "; print(json.dumps(list(sys.modules)))"
-    loaded = json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True).stdout)
-    assert not {"torch", "yaml", "gymnasium", "grpc", "rich", "zmq", "cryptography"} & set(loaded)
+    assert not {"torch", "yaml", "gymnasium", "grpc", "rich", "zmq", "cryptography"} & set(known[kind])
