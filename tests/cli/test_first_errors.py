@@ -49,7 +49,7 @@ def test_a_misspelt_setting_is_refused_before_any_folder_or_process_exists(words
 
 
 def test_the_plan_is_shown_with_its_figures(capsys, folder):
-    assert main(["my"]) == 0
+    assert main(["my", "mode=inline"]) == 0
     said = capsys.readouterr().out
     assert "policy      actor_critic" in said and " parameters" in said and " shared of " in said
     assert said.count("experiment  my") == 1

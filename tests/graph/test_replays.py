@@ -14,6 +14,7 @@ from srl.graph.check import check
 from srl.graph.decide import decide
 from srl.graph.placement import feeds, via_of
 from srl.graph.spec import Graph
+from srl.plan.derive import derive
 from srl.plan.prepare import prepare
 from tests.errors import raises
 
@@ -102,11 +103,16 @@ def test_policies_with_and_without_a_replay_learn_side_by_side() -> None:
     assert [graph.checkpoint.interval(from_replay=one) for one in (True, False)] == [5_000, 50]
 
 
+def inspected(*words: str) -> Any:
+    """What `prepare` does, but in this process, which has what env and policy import."""
+    found = prepare(overrides=words, machine=DESKTOP, inspect=False)
+    return found.fitted(derive(found.graph))
+
+
 @pytest.mark.parametrize("name", sorted(OFF_POLICY & set(BUILTIN["algorithm"])))
 def test_the_names_of_off_policy_algorithms_are_those_that_need_a_replay(name: str) -> None:
     env = "CartPole-v1" if name in ("dqn", "r2d2") else "Pendulum-v1"
-    prepared = prepare(overrides=[f"env={env}", f"algorithm={name}"], machine=DESKTOP)
-    assert prepared.derived is not None and prepared.derived.policies["main"].replay is not None
+    assert inspected(f"env={env}", f"algorithm={name}").derived.policies["main"].replay is not None
 
 
 # what is refused ------------------------------------------------------------------------------------------------------
@@ -144,11 +150,11 @@ def test_a_replay_for_an_on_policy_algorithm_is_refused() -> None:
 
 def test_an_algorithm_of_ones_own_is_laid_out_by_what_it_needs() -> None:
     words = ["env=fake", f"algorithm={WITNESS}"]
-    assert prepare(overrides=words, machine=DESKTOP).experiment.layout == "offpolicy"
+    assert inspected(*words).experiment.layout == "offpolicy"
     corridor = Path(__file__).parents[2] / "docs/examples"
     words = [f"env={corridor}/my_env.py:Corridor", f"algorithm={corridor}/a2c.py:A2C", "replay.size=1000"]
     with raises("E11", match="a2c.py:A2C, which is on-policy"):
-        prepare(overrides=words, machine=DESKTOP)
+        inspected(*words)
 
 
 def test_a_graph_by_hand_that_gives_an_off_policy_algorithm_slabs_is_refused() -> None:
