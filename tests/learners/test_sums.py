@@ -26,8 +26,8 @@ def values(rank: int, call: int) -> torch.Tensor:
     return made.double() if call % 3 == 0 else made
 
 
-def summing(rank: int, place: str, calls: int) -> None:
-    """Every sum is that of all ranks, to the bit, whoever is late."""
+def summing(rank: int, place: str, calls: int, out: Any) -> None:
+    """Every sum is that of all ranks, to the bit, whoever is late. Then the last one is killed."""
     module._SLOT = 1 << 16  # so that long ones go in pieces
     agreement = Agreement(Path(place), rank, SIZE)
     ranks = agreement.wait()
@@ -40,14 +40,6 @@ def summing(rank: int, place: str, calls: int) -> None:
         if (call + rank) % 17 == 0:
             os.sched_yield()
         assert torch.equal(ranks.total(x), wanted) and torch.equal(x, wanted)
-    agreement.close()
-
-
-def leaving(rank: int, place: str, out: Any) -> None:
-    """The last one is killed after a sum."""
-    agreement = Agreement(Path(place), rank, SIZE)
-    ranks = agreement.wait()
-    ranks.total(torch.ones(4))
     if rank == SIZE - 1:
         os.kill(os.getpid(), signal.SIGKILL)
     try:
@@ -69,14 +61,10 @@ def run(target: Any, *args: Any) -> list[int | None]:
     return [process.exitcode for process in processes]
 
 
-def test_all_have_the_same_sums(tmp_path: Path) -> None:
-    assert run(summing, str(tmp_path / "meet"), 300) == [0] * SIZE
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_death_of_one_is_seen_by_the_others_at_once(tmp_path: Path) -> None:
+def test_all_have_the_same_sums_and_the_death_of_one_is_seen_by_the_others_at_once(tmp_path: Path) -> None:
     out = multiprocessing.get_context("spawn").Queue()
-    assert run(leaving, str(tmp_path / "meet"), out) == [0, 0, -signal.SIGKILL]
+    assert run(summing, str(tmp_path / "meet"), 300, out) == [0, 0, -signal.SIGKILL]
+    assert list(tmp_path.iterdir()) == []
     assert [out.get(timeout=5) for _ in range(SIZE - 1)] == ["R06", "R06"]
 
 
