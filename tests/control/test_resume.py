@@ -100,10 +100,18 @@ TEAMS: dict[str, Any] = {
 """Can be saved in the middle of an episode."""
 
 
-@pytest.mark.parametrize("game", [PENNIES, TEAMS], ids=["pennies", "teams"])
+GAMES = {"pennies": PENNIES, "teams": TEAMS}
+CHOICES = [("latest-2", 1, 1), ("uniform", 1, 2), ("uniform", 3, 1), ("win_rate", 1, 1), ("win_rate", 2, 2)]
+SHORT = {"pennies": CHOICES[:3], "teams": CHOICES[3:]}
+
+
 @pytest.mark.parametrize(
-    ("choose", "hold", "groups"),
-    [("latest-2", 1, 1), ("uniform", 1, 2), ("uniform", 3, 1), ("win_rate", 1, 1), ("win_rate", 2, 2)],
+    ("game", "choose", "hold", "groups"),
+    [
+        pytest.param(GAMES[game], *choice, marks=() if choice in SHORT[game] else pytest.mark.long, id=f"{game}-{choice}")
+        for game in GAMES
+        for choice in CHOICES
+    ],
 )
 def test_past_opponents_resume_bit_for_bit(
     game: dict[str, Any], choose: str, hold: int, groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
