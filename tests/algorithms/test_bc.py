@@ -175,7 +175,7 @@ def test_expert_labels_keep_the_axes_and_masks_of_slabs() -> None:
                 assert found[t, e, a] == (allowed[-1] if len(allowed) else 2)
 
 
-@pytest.mark.parametrize("via", ["auto", "zmq"])
+@pytest.mark.parametrize("via", ["auto", pytest.param("zmq", marks=pytest.mark.long)])
 def test_an_expert_between_several_actors_and_the_replay_labels_all_of_their_rows(via: str, tmp_path: Path) -> None:
     run = srl.launch(
         "cartpole_dagger", layout="offpolicy", sampling={"envs": 8, "steps": 8, "workers": 2}, evaluation=None, quiet=True,

@@ -97,7 +97,7 @@ def test_simultaneous_sides_are_a_single_learner(algorithm: Any, rows: int, spli
     assert both.metrics() == {}  # no update since then
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", [SAC, TD3, pytest.param(DDPG, marks=pytest.mark.long)])
 @pytest.mark.parametrize("mode", ["simultaneous", pytest.param("exact", marks=pytest.mark.long)])
 def test_checkpoints_of_single_and_split_learners_are_the_same(algorithm: Any, mode: Any, split: Any) -> None:
     given = task(algorithm)
@@ -173,7 +173,7 @@ def test_critics_with_batch_normalization_are_split_exactly_only(split: Any) -> 
     check_equal(single, both)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", [SAC, *(pytest.param(one, marks=pytest.mark.long) for one in (TD3, DDPG))])
 def test_asynchronous_sides_without_lag_are_simultaneous(algorithm: Any, split: Any) -> None:
     given = task(algorithm)
     one, other = SingleLearner(given, SingleConfig()), split(given, SplitConfig(mode="asynchronous", max_lag=0))

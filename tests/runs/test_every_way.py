@@ -19,7 +19,11 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+LONG = ("impala", "decoupled over local sockets")
+"""Many other runs are of the first kind, and local sockets differ from others in their address."""
+
+
+@pytest.mark.parametrize("way", [pytest.param(one, marks=pytest.mark.long if one in LONG else ()) for one in WAYS])
 def test_a_run_ends_with_every_slab_accounted_for_and_none_too_stale(way: str, tmp_path: Path) -> None:
     settings = WAYS[way]
     run = srl.launch(

@@ -139,6 +139,7 @@ def test_a_version_stays_until_an_episode_against_it_has_ended() -> None:
         assert league.reading["past_episodes"] >= 4 * (sum(choices) - 2), "4 envs have met each choice but the last"
 
 
+@pytest.mark.long
 def test_the_harder_are_met_more_often_in_processes_of_their_own(tmp_path: Path) -> None:
     opponents = {"groups": 1, "keep_every": 30, "hold": 2, "choose": "win_rate"}
     run = srl.launch(**PENNIES, opponents=opponents, layout="impala", stop={"updates": 150}, runs=tmp_path, quiet=True, seed=4)
