@@ -61,6 +61,7 @@ def test_a_run_starts_numbers_move_and_a_killed_worker_turns_red(browser: Browse
     first = browser.until(f"{steps} > 0 && {steps}")
     browser.until(f"{steps} > {first}")
     assert browser.run("document.querySelectorAll('.box.bad').length") == 0
+    assert "Does it learn?" in browser.text("#brief")
     pids = {one["process"]: one["pid"] for one in read_lines(folder.events) if one["event"] == "bound"}
     os.kill(pids["trainer/0"], signal.SIGKILL)
     browser.there("#graph [data-node=trainer] .box.bad")
@@ -173,3 +174,4 @@ def test_a_run_that_is_soon_at_its_goal_has_learned(browser: Browser, tmp_path: 
     browser.open(page.as_uri())
     browser.until("document.body.dataset.ready")
     assert says in browser.text("#brief")
+    assert "Did it learn?" in browser.text("#brief"), "the run is over"

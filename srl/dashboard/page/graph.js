@@ -157,7 +157,7 @@ function streamLines(arrow, live) {
   const slots = sum("slots");
   if (slots && arrow.kind === "sample") facts.push(`queue ${number(sum("queue"))} of ${slots}`);
   const ages = rows.map(row => row.staleness).filter(Boolean);
-  if (ages.length) facts.push(`${number(mean(ages.map(age => age[1])))} updates old`);
+  if (ages.length) facts.push(`${number(mean(ages.map(age => age[1])))} updates old`.replace(/^1 updates/, "1 update"));
   if (facts.length) lines.push([facts.join(" · ")]);
   const lost = rows.flatMap(row => Object.entries(row.drops || {}).filter(([why, n]) => n && why !== "stop" && why !== "barrier"));
   return { lines, lost: lost.map(([why, n]) => `${whole(n)} lost: ${why}`), items: sum("items"), rows, fill: slots ? sum("queue") / slots : null };

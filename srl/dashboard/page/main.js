@@ -18,6 +18,7 @@ async function load(id) {
 
 // ---- what is shown
 
+const underWay = detail => ["running", "created"].includes(detail.summary.state);
 const describe = (count, noun) => count ? counted(count, noun) : null;
 function purpose(detail) {
   const env = settingOf(detail, "env.id") || settingOf(detail, "env.use") || settingOf(detail, "env") || "an environment";
@@ -31,7 +32,7 @@ function purpose(detail) {
   const goals = { env_steps: x => `after ${whole(x)} env steps`, updates: x => `after ${whole(x)} updates`, seconds: x => `after ${clock(x)}`, return: x => `at a mean return of ${number(x)}` };
   return [h("p", { class: "says" }, use ? h("b", {}, String(use).split(":").at(-1).toUpperCase()) : "A policy", use ? learners : " acts in ", h("b", {}, String(env).split(":").at(-1)), "."),
     h("p", {}, envs ? `${counted(envs, "copy").replace("copys", "copies")} of it run in parallel. ` : "", parts.length ? `Workers: ${parts.join(", ")}.` : ""),
-    stop.length ? h("p", { class: "quiet" }, `It ends ${stop.map(([key, value]) => goals[key](value)).join(" or ")}.`) : null];
+    stop.length ? h("p", { class: "quiet" }, `It ${underWay(detail) ? "ends" : "was to end"} ${stop.map(([key, value]) => goals[key](value)).join(" or ")}.`) : null];
 }
 
 // Does it learn? The return at the start, lately, and before that, against how much it wobbles, and the goal if there is one.
@@ -72,9 +73,9 @@ function limits(detail, curves) {
 }
 
 function drawBrief() {
-  const detail = app.details[app.current], curves = app.curves[app.current];
+  const detail = app.details[app.current], curves = app.curves[app.current], now = underWay(detail);
   const card = (title, body) => h("article", { class: "card" }, h("h2", {}, title), body);
-  put(at("brief"), h("div", { class: "cards" }, card("What does this run do?", purpose(detail)), card("Does it learn?", learns(detail, curves)), card("What limits it?", limits(detail, curves))));
+  put(at("brief"), h("div", { class: "cards" }, card(now ? "What does this run do?" : "What did this run do?", purpose(detail)), card(now ? "Does it learn?" : "Did it learn?", learns(detail, curves)), card(now ? "What limits it?" : "What limited it?", limits(detail, curves))));
 }
 
 function drawGraphSection() {
