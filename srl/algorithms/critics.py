@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from srl.api.batch import Batch
 from srl.core.errors import SettingError
 from srl.core.load import option
-from srl.core.machine import HALF, halves
+from srl.core.machine import in_half
 from srl.nets.ensemble import Ensemble
 from srl.nets.numpy_mlp import WIDEST, check_weights
 from srl.nets.target import Target
@@ -26,7 +26,7 @@ class CriticConfig:
     norm: Literal["no", "layer", "batch"] = option(
         "no", "normalization before every activation; batch: also of the inputs (CrossQ)"
     )
-    half: Literal["auto", "read"] | bool = option(False, HALF)
+    half: Literal["auto"] | bool = option(False, "matrix products in bfloat16; auto: on CPUs that support it")
     tau: float | None = option(
         0.005, "how far target networks move towards the critics at each update; null: no target networks", above=0, high=1
     )
@@ -44,9 +44,9 @@ class Critics(nn.Module):
         """`inputs`: numbers of a vector and an action together."""
         super().__init__()
         self.config = config
-        half, half_read = halves(config.half)
-        sizes = (inputs, *config.hidden, 1)
-        self.net = Ensemble(sizes, count, activation=config.activation, norm=config.norm, half=half, half_read=half_read)
+        self.net = Ensemble(
+            (inputs, *config.hidden, 1), count, activation=config.activation, norm=config.norm, half=in_half(config.half)
+        )
         self.target = Target(self.net) if config.tau is not None else None
 
     def forward(self, vector: Tensor, action: Tensor, *, only: int | None = None) -> Tensor:

@@ -35,17 +35,6 @@ def in_half(setting: bool | str) -> bool:
     return _has_bfloat16() if setting == "auto" else bool(setting)
 
 
-HALF = (
-    "matrix products of training in bfloat16; auto: on CPUs that support it; read: there too, but only without weight gradients"
-)
-"""Help of the setting `half` of critics and their actors."""
-
-
-def halves(setting: bool | str) -> tuple[bool, bool]:
-    """What HALF means here: of passes that give parameters gradients, and of those that do not."""
-    return setting != "read" and in_half(setting), in_half("auto" if setting == "read" else setting)
-
-
 @lru_cache
 def _has_bfloat16() -> bool:
     about = Path("/proc/cpuinfo")

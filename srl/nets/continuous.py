@@ -15,7 +15,7 @@ from srl.api.inputs import SCALE, is_picture
 from srl.api.neural import Heads, NeuralPolicy
 from srl.api.policy import Act, Ask, Bounds, PolicySpec
 from srl.core.errors import UserError
-from srl.core.machine import halves
+from srl.core.machine import in_half
 from srl.core.tree import leaves
 from srl.nets.ensemble import Ensemble
 from srl.nets.normalizer import Normalizer
@@ -44,8 +44,7 @@ class Continuous(NeuralPolicy):
         self.shape = spec.action.shape  # type: ignore[union-attr]
         self.normalizer = Normalizer(self.inputs) if config.normalize_obs else None
         sizes = (self.inputs, *config.hidden, self.outputs * self.size)
-        half, half_read = halves(config.half)
-        self.tower = Ensemble(sizes, activation=config.activation, gain=0.01, half=half, half_read=half_read)
+        self.tower = Ensemble(sizes, activation=config.activation, gain=0.01, half=in_half(config.half))
         self.register_buffer("random", torch.ones(()))
 
     def vector(self, obs: Any) -> Tensor:

@@ -1,7 +1,7 @@
 """Networks of equal sizes side by side, such as twin critics: on CPU one autograd node for all of their layers.
 
 With `half` the products of hidden layers are made in bfloat16, and what lies between the layers is kept in it. Parameters,
-their gradients and the outputs are float32. With `half_read` only passes that leave the parameters without gradients do so.
+their gradients and the outputs are float32.
 """
 
 from __future__ import annotations
@@ -55,11 +55,10 @@ class Ensemble(nn.Module):
         norm: Norm = "no",
         gain: float = 1.0,
         half: bool = False,
-        half_read: bool = False,
     ) -> None:
         """`gain`: of the last layer, which has no activation."""
         super().__init__()
-        self.activation, self.count, self._half, self._half_read = activation, count, half, half or half_read
+        self.activation, self.count, self.bf16 = activation, count, half
         gains = [*[GAIN[activation]] * (len(sizes) - 2), gain]
         layers = [
             [linear(low, high, gain) for _ in range(count)] for (low, high), gain in zip(pairwise(sizes), gains, strict=True)
@@ -78,14 +77,13 @@ class Ensemble(nn.Module):
         rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
         if self.norm != "batch" and runs_in_numpy(rows):
             block, towers = self._known()
-            half = self._half_read if frozen or _only_read() else self._half
             if not torch.is_grad_enabled() or (frozen and not x.requires_grad):
-                out = self.run(rows.contiguous(), towers[:only], half)[0]
+                out = self.run(rows.contiguous(), towers[:only])[0]
             else:
                 leaves = () if frozen else block.leaves()
-                out = _Layers.apply(rows.contiguous(), self, half, towers[:only], block, *leaves)  # type: ignore[no-untyped-call]
+                out = _Layers.apply(rows.contiguous(), self, towers[:only], block, *leaves)  # type: ignore[no-untyped-call]
         else:
-            with torch.autocast(rows.device.type, torch.bfloat16, enabled=self._half):
+            with torch.autocast(rows.device.type, torch.bfloat16, enabled=self.bf16):
                 out = self._by_layers(rows, frozen, only).float()
         return out if x.ndim == 2 else out.view(len(out), *x.shape[:-1], out.shape[-1])
 
@@ -102,11 +100,11 @@ class Ensemble(nn.Module):
             known = self._cache = (place, Block(params), towers)
         return known[1:]
 
-    def run(self, x: Tensor, towers: list[Tower], half: bool) -> tuple[Tensor, list[Pass]]:
+    def run(self, x: Tensor, towers: list[Tower]) -> tuple[Tensor, list[Pass]]:
         """Without autograd: the outputs `[count, N, outputs]`, and what a backward pass needs."""
         out = x.new_empty((len(towers), x.shape[0], len(towers[0][-1].bias)))
         kept: list[Pass] = []
-        first = x.bfloat16() if half and len(towers[0]) > 1 else x
+        first = x.bfloat16() if self.bf16 and len(towers[0]) > 1 else x
         for tower, into in zip(towers, out.unbind(0), strict=True):
             values, normal = [first], []
             for weight, bias, gain, shift in tower[:-1]:
@@ -147,17 +145,12 @@ class Ensemble(nn.Module):
         return x
 
 
-def _only_read() -> bool:
-    """True in a learner's passes without gradients. Acting, which is in inference mode, is as exact as training."""
-    return not torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-
-
 class _Layers(torch.autograd.Function):
     """All layers of all towers over the same rows, on CPU. Without parameters they are frozen."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, net: Ensemble, half: bool, towers: list[Tower], block: Block, *leaves: Tensor) -> Tensor:
-        out, ctx.kept = net.run(x, towers, half)
+    def forward(ctx: Any, x: Tensor, net: Ensemble, towers: list[Tower], block: Block, *leaves: Tensor) -> Tensor:
+        out, ctx.kept = net.run(x, towers)
         ctx.towers, ctx.activation, ctx.block, ctx.leaves = towers, net.activation, block, leaves
         return out
 
@@ -188,7 +181,7 @@ class _Layers(torch.autograd.Function):
                         own[3 * depth + i - 2].copy_(affine[1])
             if through_x:
                 to_x = grad.float() if to_x is None else to_x.add_(grad)
-        return (to_x, None, None, None, None, *back)
+        return (to_x, None, None, None, *back)
 
 
 _norm_back: Any = torch.ops.aten.native_layer_norm_backward

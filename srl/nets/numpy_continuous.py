@@ -13,7 +13,6 @@ import numpy as np
 from srl.api.actions import real_size
 from srl.api.policy import Act, Ask, Bounds, PolicySpec
 from srl.core.load import load, option
-from srl.core.machine import HALF
 from srl.core.spec import TreeSpec
 from srl.core.tree import Array, Tree, leaves
 from srl.nets.numpy_mlp import LIMIT, WIDEST, check_weights
@@ -30,7 +29,7 @@ class ContinuousConfig:
     hidden: tuple[int, ...] = option((256, 256), "sizes of the hidden layers", low=1, high=WIDEST)
     activation: Literal["relu", "tanh", "elu"] = option("relu", "activation after every hidden layer")
     normalize_obs: bool = option(False, "normalize observations by running mean and variance, for the critics too")
-    half: Literal["auto", "read"] | bool = option(False, HALF)
+    half: Literal["auto"] | bool = option(False, "matrix products of training in bfloat16; auto: on CPUs that support it")
 
     def __post_init__(self) -> None:
         check_weights("hidden", self.hidden)
