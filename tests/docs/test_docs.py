@@ -182,7 +182,7 @@ def test_examples_of_workers_learners_and_layouts_have_fewer_than_forty_lines(fi
 def test_the_env_and_the_algorithm_run_by_name_and_learn(tmp_path: Path) -> None:
     """Both in every process of a local run: walking at random earns about -0.4 a walk."""
     corridor = ["env=docs/examples/my_env.py:Corridor", "algorithm=docs/examples/a2c.py:A2C", "algorithm.lr=3e-3"]
-    last = launched(tmp_path, *corridor, "sampling.envs=64", "sampling.steps=16", "stop.env_steps=60_000")
+    last = launched(tmp_path, *corridor, "sampling.envs=64", "sampling.steps=16", "stop.env_steps=40_000")
     assert last["episode/return"] > 0.5
     assert last["episode/reached"] > 0.9
 
@@ -203,17 +203,17 @@ def test_the_off_policy_algorithm_runs_by_name_and_learns(tmp_path: Path) -> Non
 
 def test_the_network_runs_by_name_and_learns(tmp_path: Path) -> None:
     corridor = ["env=docs/examples/my_env.py:Corridor", "policy=docs/examples/my_net.py:Normed", "algorithm=ppo"]
-    last = launched(tmp_path, *corridor, "algorithm.lr=1e-3", "sampling.steps=32", "stop.env_steps=40_000")
+    last = launched(tmp_path, *corridor, "algorithm.lr=1e-3", "sampling.steps=32", "stop.env_steps=20_000")
     assert last["episode/return"] > 0.5
 
 
 def test_the_learner_runs_by_name_resumes_and_is_refused_settings_that_it_does_not_have(tmp_path: Path) -> None:
     words = ["env=docs/examples/my_env.py:Corridor", "algorithm=ppo", "algorithm.lr=1e-3", "sampling.steps=32", "evaluation=null"]
     words += ["workers.trainer.learner=docs/examples/averaged.py:Averaged", "workers.trainer.learner.decay=0.8"]
-    last = launched(tmp_path, *words, "stop.env_steps=40_000")
+    last = launched(tmp_path, *words, "stop.env_steps=20_000")
     assert last["episode/return"] > 0.5
-    last = launched(tmp_path, "--resume", str(next(tmp_path.glob("*/*"))), "mode=inline", "stop.env_steps=50_000")
-    assert last["env_steps"] >= 50_000
+    last = launched(tmp_path, "--resume", str(next(tmp_path.glob("*/*"))), "mode=inline", "stop.env_steps=24_000")
+    assert last["env_steps"] >= 24_000
     with pytest.raises(srl.core.errors.UserError) as caught:
         prepare(None, [*words, "mode=inline", "workers.trainer.learner.dekay=1"])
     assert caught.value.code == "E02" and "dekay" in caught.value.headline
@@ -221,7 +221,7 @@ def test_the_learner_runs_by_name_resumes_and_is_refused_settings_that_it_does_n
 
 def test_the_scripted_player_runs_by_name_and_is_beaten(tmp_path: Path) -> None:
     """It repeats nine times of ten: 16 rounds bring at most 12.8, drawing sides at random brings 0."""
-    last = launched(tmp_path, "docs/examples/pennies.yaml")
+    last = launched(tmp_path, "docs/examples/pennies.yaml", "stop.env_steps=40_000")
     assert last["episode/return/even"] > 8
 
 
