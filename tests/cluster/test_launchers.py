@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from srl.cluster.rpc import RemoteBackend
 from srl.cluster.security import Join, new_credentials
 from srl.core.load import load
@@ -42,13 +40,16 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "srl.launch", *WORDS, *words]
 
 
-@pytest.mark.parametrize("named", ["path", "plugin"])
-def test_a_launcher_of_ones_own_runs_by_path_and_by_name(tmp_path: Path, named: str) -> None:
+def test_a_launcher_of_ones_own_is_found_by_its_name(tmp_path: Path) -> None:
     (file := tmp_path / "own.py").write_text(OWN)
-    words = [f"launcher={file}:Marked"] if named == "path" else [f"import={file}", "launcher=marked"]
-    words += ["launcher.mark=here", "stop.env_steps=4000", f"--runs={tmp_path / 'runs'}"]
-    shown = subprocess.run([*command(*words), "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    words = command(f"import={file}", "launcher=marked", "launcher.mark=here", "--dry-run")
+    shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert "--- far/1\nenv MARK=here " in shown.stdout
+
+
+def test_a_launcher_of_ones_own_runs_by_path(tmp_path: Path) -> None:
+    (file := tmp_path / "own.py").write_text(OWN)
+    words = [f"launcher={file}:Marked", "launcher.mark=here", "stop.env_steps=4000", f"--runs={tmp_path / 'runs'}"]
     done = subprocess.run(command(*words), cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = (tmp_path / "runs" / "cartpole").iterdir()
