@@ -29,7 +29,8 @@ class Ours(FakeEnv):
 
 
 def run():
-    settings = {"env": {"use": "our-env", "teams": {"red": 1}}, "algorithm": "our-ppo", "sampling": {"envs": 2, "steps": 8}}
+    sampling = {"envs": 2, "steps": 8, "workers": 1}
+    settings = {"env": {"use": "our-env", "teams": {"red": 1}}, "algorithm": "our-ppo", "sampling": sampling}
     run = srl.launch(**settings, evaluation=None, stop={"updates": 2}, runs="runs", quiet=True)
     print(run.result.kind)
 """
