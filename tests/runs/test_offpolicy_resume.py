@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,17 +76,24 @@ def test_inline_a_stop_and_a_resume_are_the_straight_run(way: str, tmp_path: Pat
             np.testing.assert_array_equal(array, whole.groups[group][name], err_msg=f"{group}/{name}")
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A run that saved its replay."""
+    settings = {**FAKE, "replay": {**SMALL, "size": 4000, "warmup": 400}, "stop": {"env_steps": 1000}}
+    settings |= {"checkpoint": {"replay": True}, "workers": {"replay": {"inside": None}}}
+    run = srl.launch(**settings, runs=tmp_path_factory.mktemp("runs"), quiet=True)
+    assert run.result is not None and run.result.kind == "done", run.result
+    return run
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_resume_goes_on_with_the_replay_or_fills_it_again_and_says_so(
-    kept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kept: bool, saved: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = {**FAKE, "replay": {**SMALL, "size": 4000, "warmup": 400}, "stop": {"env_steps": 1000}}
-    settings |= {"checkpoint": {"replay": kept}, "workers": {"replay": {"inside": None}}}
-    first = srl.launch(**settings, runs=tmp_path, quiet=True)
-    assert first.result is not None and first.result.kind == "done", first.result
-    assert (first.folder / "replays").is_dir() is kept
-    before = first.metrics()[-1]
-    second = srl.launch(resume=first.folder, overrides=["stop.env_steps=1800"])
+    folder, before = shutil.copytree(saved.folder, tmp_path / "copy"), saved.metrics()[-1]
+    if not kept:
+        shutil.rmtree(folder / "replays")
+    second = srl.launch(resume=folder, overrides=["stop.env_steps=1800"])
     assert ("is empty after a resume" in capsys.readouterr().out) is not kept
     last = second.metrics()[-1]
     steps, updates = (last[name] - before[name] for name in ("env_steps", "update"))

@@ -33,6 +33,7 @@ def test_rows_are_right_and_updates_are_held(way: str, tmp_path: Path) -> None:
     assert run.result is not None and run.result.exit_code == 0, run.result.format()
     text = run.result.format()
     assert "ok" in text and "DOES NOT BALANCE" not in text
+    assert not (run.folder / "replays").exists(), "rows are saved only where that is asked for"
     last = run.metrics()[-1]
     assert last["env_steps"] >= STEPS
     owed = 0.5 * (last["total/replay/env_steps"] - WARMUP)
