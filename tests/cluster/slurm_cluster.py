@@ -9,15 +9,18 @@ import shutil
 import signal
 import socket
 import subprocess
+from itertools import count
 from pathlib import Path
 
+from tests.cluster.two_hosts import ADDRESSES, HEAD, TwoHosts, network
 from tests.waiting import until
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scancel")
+_NUMBER = count()
 _NODES = ("cpu1", "cpu2", "cpu3", "gpu1")
 _CONF = """\
 ClusterName=srltest
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({home})
 SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
@@ -39,8 +42,7 @@ GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 NodeName=DEFAULT CPUs=16 RealMemory=16000
-NodeName=cpu[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}]
-NodeName=gpu1 NodeHostname={host} NodeAddr=127.0.0.1 Port={gpu} Gres=gpu:4
+{nodes}
 PartitionName=cpu Nodes=cpu[1-3] Default=YES State=UP PriorityTier=1 GraceTime=1
 PartitionName=urgent Nodes=cpu[1-3] State=UP PriorityTier=2
 PartitionName=gpu Nodes=gpu1 State=UP
@@ -56,15 +58,22 @@ def missing() -> str:
 class SlurmCluster:
     """Started in a folder of its own; `close` leaves nothing behind."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, hosts: TwoHosts | None = None) -> None:
+        """`hosts`: the nodes cpu1 and cpu2, which can lose their cable. The other nodes are in the network of this machine."""
         self.folder = folder
+        home = "127.0.0.1" if hosts is None else HEAD
+        self._addresses = dict.fromkeys(_NODES, home) | ({} if hosts is None else dict(zip(_NODES, ADDRESSES, strict=False)))
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": f"{os.environ['PATH']}:/usr/sbin"}
-        base = 22000 + 10 * (os.getpid() % 800)
+        base = 22000 + 10 * (os.getpid() % 800) + 5 * (next(_NUMBER) % 2)
         for part in ("state", "spool"):
             (folder / part).mkdir()
-        names = {"host": socket.gethostname().partition(".")[0], "user": getpass.getuser(), "folder": folder}
-        ports = {"port": base, "first": base + 1, "last": base + 3, "gpu": base + 4}
-        (folder / "slurm.conf").write_text(_CONF.format(**names, **ports))
+        host, gpus = socket.gethostname().partition(".")[0], {"gpu1": "Gres=gpu:4"}
+        nodes = [
+            f"NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} {gpus.get(name, '')}"
+            for port, (name, address) in enumerate(self._addresses.items(), base + 1)
+        ]
+        names = {"host": host, "user": getpass.getuser(), "folder": folder, "home": home, "port": base}
+        (folder / "slurm.conf").write_text(_CONF.format(**names, nodes="\n".join(nodes)))
         (folder / "gres.conf").write_text("NodeName=gpu1 Name=gpu File=/dev/tty[0-3]\n")
         key = os.open(folder / "munge.key", os.O_WRONLY | os.O_CREAT, 0o600)
         os.write(key, os.urandom(1024))
@@ -82,52 +91,54 @@ class SlurmCluster:
 
     def power_off(self, node: str) -> None:
         """Kill everything on the node at once: nothing of it says goodbye to Slurm."""
-        file = self.folder / f"slurmd.{node}.pid"
-        pids = [int(file.read_text()), *self._processes(node)]
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-        file.unlink()
+        while pids := self.processes(node):
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
 
     def power_on(self, node: str) -> None:
         """After a loss of power."""
-        self._run("slurmd", "-N", node)
+        self._run(*self._slurmd(node))
         until(lambda: self.ask("sinfo", "-hN", "-n", node, "-o", "%T").split()[0] == "idle", 30)
+
+    def processes(self, node: str) -> set[int]:
+        """The daemons of the node, which hold its log open, and what its jobs have started."""
+        log = str(self.folder / f"slurmd.{node}.log")
+        wanted = {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self.folder / 'slurm.conf'}".encode()}
+        found = set()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                if wanted <= set(environment) or any(str(one.readlink()) == log for one in (entry / "fd").iterdir()):
+                    found.add(int(entry.name))
+        return found
 
     def close(self) -> None:
         """Idempotent."""
-        for file in self.folder.glob("*.pid"):
-            try:
-                os.kill(int(file.read_text()), signal.SIGKILL)
-            except (OSError, ValueError):
-                continue
-            file.unlink(missing_ok=True)
+        for name in ("munged", "slurmctld"):
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int((self.folder / f"{name}.pid").read_text()), signal.SIGKILL)
+            (self.folder / f"{name}.pid").unlink(missing_ok=True)
+        for node in _NODES:
+            self.power_off(node)
 
     def _start(self) -> None:
         folder = self.folder
         paths = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munged.pid", "log-file": "munged.log"}
         options = [f"--{name}={folder / file}" for name, file in {**paths, "seed-file": "seed"}.items()]
-        for command in [["munged", "--force", *options], ["slurmctld"], *(["slurmd", "-N", name] for name in _NODES)]:
+        for command in [["munged", "--force", *options], ["slurmctld"], *map(self._slurmd, _NODES)]:
             self._run(*command)
         try:
             until(lambda: set(self.ask("sinfo", "-hN", "-o", "%T").split()) == {"idle"}, 30)
         except AssertionError:
             raise AssertionError((folder / "slurmctld.log").read_text()[-2000:]) from None
 
+    def _slurmd(self, node: str) -> list[str]:
+        """The daemon of a node, in the network of the node."""
+        address = self._addresses[node]
+        there = ["nsenter", f"--net={network(address)}"] if address in ADDRESSES else []
+        return [*there, "slurmd", "-N", node]
+
     def _run(self, *command: str) -> None:
         subprocess.run(command, env=self.environment, check=True, stdin=subprocess.DEVNULL, capture_output=True)
-
-    def _processes(self, node: str) -> set[int]:
-        """What the jobs on the node have started, and the daemons that started them for Slurm."""
-        wanted = {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self.folder / 'slurm.conf'}".encode()}
-        found = set()
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                if wanted <= set((entry / "environ").read_bytes().split(b"\0")):
-                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                    daemon = (Path("/proc") / str(parent) / "comm").read_text() == "slurmstepd\n"
-                    found |= {int(entry.name), *([parent] if daemon else [])}
-            except OSError:  # it has ended
-                continue
-        return found

@@ -331,6 +331,26 @@ def test_a_new_controller_takes_over_the_job_of_one_that_was_killed(slurm: Slurm
 
 
 @needs_slurm
+def test_nothing_is_left_of_a_slurm_that_is_closed_while_a_job_runs(tmp_path: Path) -> None:
+    cluster = SlurmCluster(tmp_path)
+    try:
+        cluster.ask("sbatch", "--nodes=2", "--output=/dev/null", "--wrap", "sleep 600 & srun sleep 600")
+        until(lambda: all(len(cluster.processes(node)) > least for node, least in (("cpu1", 4), ("cpu2", 2))))
+    finally:
+        cluster.close()
+    until(lambda: not [process for process in Path("/proc").glob("[0-9]*") if str(tmp_path) in text(process)], 5)
+
+
+def text(process: Path) -> str:
+    """How a process was called, its environment and its files."""
+    try:
+        files = [str(one.readlink()) for one in (process / "fd").iterdir()]
+        return f"{(process / 'cmdline').read_bytes()!r} {(process / 'environ').read_bytes()!r} {files}"
+    except OSError:  # it has ended
+        return ""
+
+
+@needs_slurm
 def test_hosts_of_one_job_are_not_elastic(slurm: SlurmCluster) -> None:
     launcher = launcher_of(replace(placed(), hosts={"cpu": HostGroup(count=2, elastic=True)}))
     assert isinstance(launcher, Slurm)

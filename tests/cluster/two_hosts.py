@@ -26,6 +26,11 @@ def missing() -> str:
     return f"cannot make a network namespace: {probe.stderr.strip()}" if probe.returncode else ""
 
 
+def network(address: str) -> str:
+    """The network namespace of the host with this address."""
+    return f"/run/netns/srl-n{1 + ADDRESSES.index(address)}"
+
+
 class TwoHosts:
     """`srl-n1` and `srl-n2` at a bridge of this machine."""
 
@@ -135,7 +140,7 @@ class TwoHosts:
         server = [_SSHD, "-De", "-f", "/dev/null", "-h", str(self.folder / f"host{host}"), *options]
         with (self.folder / f"log{host}").open("wb") as log:
             return subprocess.Popen(
-                ["nsenter", f"--net=/run/netns/srl-n{host}", *_ENTER, "sh", "-c", ready, "sh", *server], stderr=log
+                ["nsenter", f"--net={network(ADDRESSES[host - 1])}", *_ENTER, "sh", "-c", ready, "sh", *server], stderr=log
             )
 
     def _answers(self) -> None:
@@ -146,7 +151,7 @@ class TwoHosts:
                 assert time.monotonic() < end, (answer.stderr, (self.folder / f"log{host}").read_text())
 
     def _net(self, host: int) -> str:
-        inode = Path(f"/run/netns/srl-n{host}").stat().st_ino
+        inode = Path(network(ADDRESSES[host - 1])).stat().st_ino
         return f"net:[{inode}]"
 
 
