@@ -361,7 +361,7 @@ class Controller:
         """Account for the processes that had to be killed, whose last counts are lost."""
         late = self._members.alive()
         missed = [member.name for member in late if not self._failures.spared(member)]
-        if self._ending is not None and self._ending.drain and not self._hurry and missed:
+        if self._ending is not None and self._ending.error is None and self._ending.drain and not self._hurry and missed:
             self.log.event("note", text=f"did not end, killed: {', '.join(missed)}")
         for member in late:
             self._forget(member)

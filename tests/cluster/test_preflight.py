@@ -77,6 +77,7 @@ def test_a_run_ends_before_it_begins_if_a_host_does_not_do(tmp_path: Path, monke
     text = str(result.problem())
     expected = "host far/0 must have 10000 cores" if wrong == "cores" else "host far/0 cannot reach home at 127.0.0.1:"
     assert expected in text and "try: " in text, text
+    assert "killed" not in (folder.path / "events.jsonl").read_text(), "nothing had begun"
 
 
 def test_all_is_well_on_this_machine(tmp_path: Path) -> None:
