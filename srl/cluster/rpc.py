@@ -204,7 +204,8 @@ class RemoteBackend(Backend):
                 self._left(host)
             if message["type"] not in ("hello", "bye") or message.get("process"):
                 received.append(message)
-        return received + [message for host in self._hosts for message in self._lost(host)]
+        now = time.monotonic()
+        return received + [message for host in self._hosts for message in self._lost(host, now)]
 
     def close(self) -> None:
         if self._loop.is_closed():
@@ -243,7 +244,7 @@ class RemoteBackend(Backend):
         for message in later:
             self.send(message)
 
-    def _lost(self, host: _Host) -> list[Message]:
+    def _lost(self, host: _Host, now: float) -> list[Message]:
         """After `lease` seconds without a call, or if it was given up, everything on that host counts as dead."""
         if host.gone or not (host.processes or host.reason):
             return []
@@ -255,7 +256,7 @@ class RemoteBackend(Backend):
                 self._loop.call_soon_threadsafe(host.call.put_nowait, None)
             host.renew()
             host.leaving, host.later = False, []
-        return [{"type": "lost", "process": name, "reason": reason} for name in names]
+        return [{"type": "lost", "process": name, "reason": reason, "at": now} for name in names]
 
     def _post(self, host: _Host, message: Message) -> None:
         with self._lock:

@@ -70,11 +70,13 @@ class Failures:
     def died(self, member: Member, exit: Message) -> tuple[Failure, Ending | None]:
         """A process ended while the run was under way. No ending: restart it, which counts against the limit."""
         error, must_change = _error(member), _must_change(member)
-        obstacle = self._obstacle(member, must_change)
+        at = exit.get("at", self._clock())
+        obstacle = self._obstacle(member, must_change, at)
         failure = self.failure(member, exit, obstacle)
         if not obstacle:
             for name in _nodes(member):
-                self._restarts.setdefault(name, deque()).append(self._clock())
+                if at not in (times := self._restarts[name]):
+                    times.append(at)
                 self._totals.restarts[name] += 1
             self._mark = None
             return failure, None
@@ -136,19 +138,18 @@ class Failures:
             policy=f"{obstacle} -> stopping" if obstacle else f"workers.{owner.node}.on_failure=restart -> restarting",
         )
 
-    def _obstacle(self, member: Member, must_change: bool) -> str:
-        """Why a dead process is not restarted; empty if it is."""
+    def _obstacle(self, member: Member, must_change: bool, at: float) -> str:
+        """Why a process that died at this time is not restarted; empty if it is. What is lost at the same moment counts once."""
         if self._graph.mode == "inline" or must_change:
             return "mode=inline" if self._graph.mode == "inline" else "something to change"
-        now = self._clock()
         for name in _nodes(member):
             node = self._graph.node(name)
             times = self._restarts.setdefault(name, deque())
-            while times and now - times[0] > _HOUR:
+            while times and at - times[0] > _HOUR:
                 times.popleft()
             if node.on_failure != "restart":
                 return f"workers.{name}.on_failure={node.on_failure}"
-            if len(times) >= node.restarts:
+            if len(times) >= node.restarts and at not in times:
                 return f"workers.{name}.on_failure=restart, but restarts={node.restarts} an hour are used up"
         return ""
 

@@ -89,6 +89,28 @@ def test_a_host_that_the_run_needs_ends_it_when_it_is_told_to_end(tmp_path: Path
     assert supervisor.returncode == 75
 
 
+def test_a_lost_host_counts_as_one_restart_however_many_workers_it_has(tmp_path: Path) -> None:
+    launcher = Component("loopback")
+    work = graph(counters=5, hosts={"far": HostGroup()}, launcher=launcher, via="zmq", stop={"seconds": 60})
+    work = with_node(work, "counter", hosts="far", on_failure="restart", restarts=1)
+    backend = LaunchedBackend(work, tmp_path)
+    (supervisor,) = backend.launcher.running.values()
+    controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), backend=lambda: backend)
+
+    def lose() -> None:
+        os.kill(supervisor.pid, signal.SIGKILL)
+        until(lambda: controller.totals.restarts["counter"] == 5)
+        until(lambda: set(controller._members.phases.values()) == {"running"})
+        controller.stop()
+
+    loser = when_working(controller, lose)
+    result = controller.run()
+    loser.join()
+    assert result.kind == "done", result.format()
+    (ledger,) = controller.totals.ledgers()
+    assert ledger.balanced, table([ledger])
+
+
 def test_only_workers_that_the_others_can_do_without_are_placed_on_elastic_hosts() -> None:
     from srl.graph.hosts import check_hosts
 

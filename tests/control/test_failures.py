@@ -85,6 +85,15 @@ def test_restarts_are_granted_up_to_their_limit_in_any_hour() -> None:
     assert deaths.dies()[1] is None
 
 
+def test_workers_that_are_lost_at_the_same_moment_count_once() -> None:
+    deaths = Deaths(graph(counters=4, on_failure="restart", restarts=2))
+    for moment in (10.0, 20.0):
+        assert [deaths.dies(f"counter/{i}", at=moment)[1] for i in range(4)] == [None] * 4
+        deaths.now += 1000
+    assert deaths.dies(at=30.0)[1] is not None
+    assert deaths.totals.restarts == {"counter": 8}
+
+
 def test_a_process_restarts_only_if_all_its_nodes_may_and_counts_for_all() -> None:
     work = graph(inside=True, on_failure="restart")
     deaths = Deaths(work)
