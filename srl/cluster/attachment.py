@@ -28,13 +28,16 @@ _CLIENT = [
 class Attachment:
     """A supervisor's side: one call, dialled again when it breaks, in a thread of its own."""
 
-    def __init__(self, join: Join, host: int) -> None:
-        self._join, self._host = join, host
+    def __init__(self, join: Join, host: int, *, waits: bool = False) -> None:
+        """`waits`: while another supervisor serves this host, instead of taking its place."""
+        self._join, self._host, self._waits = join, host, waits
         self._life = secrets.randbits(62) + 1
         self._controller = 0
         """The number that the controller drew at its start; 0: none has answered yet."""
         self.refused = False
-        """Whether the controller wants nothing to do with this supervisor."""
+        """Whether the controller does not accept the token."""
+        self.given_up = False
+        """Whether the controller has forgotten this supervisor. A new one is welcome."""
         self._channel = ReliableChannel()
         self._inbox = Inbox()
         self._lock = threading.Lock()
@@ -79,12 +82,13 @@ class Attachment:
 
     def _keep_dialling(self) -> None:
         pause = 0.2
-        while not (self._done.is_set() or self.refused):
+        while not (self._done.is_set() or self.refused or self.given_up):
             began = time.monotonic()
             try:
                 self._one_call()
             except grpc.RpcError as error:
-                self.refused |= error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+                self.refused |= error.code() is grpc.StatusCode.UNAUTHENTICATED
+                self.given_up |= error.code() is grpc.StatusCode.PERMISSION_DENIED
             except HostileFrame:
                 pass
             with self._lock:
@@ -102,6 +106,7 @@ class Attachment:
             "life": self._life,
             "controller": self._controller,
             "taken": self._channel.taken,
+            "waits": self._waits,
         }
         outgoing.put({"type": "hello", **about})
         with grpc.secure_channel(self._join.address, secure, options=_CLIENT) as channel:

@@ -309,7 +309,8 @@ class RemoteBackend(Backend):
             self._refused["given up before"] += 1
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "this supervisor was given up")
         if host.life not in (0, life):
-            host.reason = host.reason or "its supervisor was started again"
+            if not hello["waits"]:
+                host.reason = host.reason or "its supervisor was started again"
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the supervisor before this one is not yet given up")
         own: asyncio.Queue[Message | None] = asyncio.Queue()
         with self._lock:

@@ -58,11 +58,23 @@ _WINDOW = 32
 class Supervisor:
     """One host's processes, and the call to the controller."""
 
-    def __init__(self, join: Join, host: int, *, lease: float = OWN_LEASE, patience: float = PATIENCE, file: str = "-") -> None:
-        """`file`: where the join line came from. Another controller of the run writes its own there."""
+    def __init__(
+        self,
+        join: Join,
+        host: int,
+        *,
+        lease: float = OWN_LEASE,
+        patience: float = PATIENCE,
+        file: str = "-",
+        waits: bool = False,
+    ) -> None:
+        """`file`: where the join line came from. Another controller of the run writes its own there.
+
+        `waits`: while another supervisor serves this host.
+        """
         self._join, self._file = join, file
         self.successor: Join | None = None
-        """Of the controller that has taken the place of the one that is gone."""
+        """For another supervisor after this one: the run has a new controller, or has given this one up."""
         self._backend = ProcessBackend()
         self._lease, self._patience = lease, patience
         name, _, port = join.address.rpartition(":")
@@ -79,7 +91,7 @@ class Supervisor:
         self._probe = Probe(self._own_address)
         self._told = ""
         """The signal by which a scheduler told this host to end."""
-        self._attachment = Attachment(join, host)
+        self._attachment = Attachment(join, host, waits=waits)
         self._attachment.send(facts(self._probe.address))
 
     def run(self, lifeline: int | None = None) -> int:
@@ -133,6 +145,9 @@ class Supervisor:
                 reports, self._reports = self._reports, {}
                 self._send_reports(reports)
             if self._attachment.refused or (self._told and (now > end or not self._attachment.is_open)):
+                return PREEMPTED
+            if self._attachment.given_up:  # by now the run can do without what was here; what starts supervisors need not know
+                self.successor = self._join if lifeline is None else None
                 return PREEMPTED
             if not self._attachment.is_open and now >= read:
                 read = now + _READ_EVERY
@@ -277,8 +292,9 @@ def main() -> int:
         join.check_version()
         if given.lifeline or given.join != "-":  # a launcher that runs has a controller
             check_reach(join.address, given.wait)
+        waits = False
         while True:
-            supervisor = Supervisor(join, given.host, lease=given.lease, patience=given.patience, file=given.join)
+            supervisor = Supervisor(join, given.host, lease=given.lease, patience=given.patience, file=given.join, waits=waits)
             for number in (signal.SIGTERM, signal.SIGUSR1):
                 signal.signal(number, supervisor.tell)
             try:
@@ -287,7 +303,7 @@ def main() -> int:
                 supervisor.close()
             if supervisor.successor is None:
                 return code
-            join = supervisor.successor
+            join, waits = supervisor.successor, True
             join.check_version()
     except SrlError as error:
         print(error, file=sys.stderr)

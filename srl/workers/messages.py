@@ -70,7 +70,7 @@ class ProcessReport:
 _ENVELOPE = {"type", "seq", "ack"}
 
 _SCHEMA: Mapping[str, Mapping[str, Any]] = {
-    "hello": {"run": str, "host": int, "life": int, "controller": int, "taken": int},
+    "hello": {"run": str, "host": int, "life": int, "controller": int, "taken": int, "waits": bool},
     "welcome": {"controller": int, "taken": int},
     "start": {"process": str, "threads": int, "plugins": list[str], "path": list[str], "log": str | None},
     "kill": {"process": str},

@@ -42,7 +42,7 @@ from tests.control.rig import derived, graph, with_node
 from tests.streams.test_zmq import frame
 from tests.waiting import until
 
-HELLO = {"type": "hello", "run": "run", "host": 0, "life": 7, "controller": 0, "taken": 0}
+HELLO = {"type": "hello", "run": "run", "host": 0, "life": 7, "controller": 0, "taken": 0, "waits": False}
 
 
 @pytest.fixture

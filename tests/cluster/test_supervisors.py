@@ -29,6 +29,7 @@ from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.workers.messages import unpack
 from tests.control.rig import derived, graph, with_node
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,6 +122,33 @@ def test_a_supervisor_that_is_started_again_takes_the_place_of_the_old_one(tmp_p
         assert result.kind == "done" and controller.totals.env_steps > 100, result.format()
         assert controller.totals.restarts == {"counter": 1, "adder": 1}
         assert new[0].returncode == 0
+
+
+def test_a_supervisor_that_was_given_up_begins_anew(tmp_path: Path) -> None:
+    far = RemoteBackend(1, lambda _: 0, credentials=new_credentials())
+    far.join.write(tmp_path / "join.json")
+    words = [sys.executable, "-m", "srl.cluster.supervisor", "--host", "0", "--join", str(tmp_path / "join.json")]
+    supervisor = subprocess.Popen(words, cwd=ROOT)
+    work = graph(via="zmq", stop={"seconds": 60}, on_failure="restart")
+    controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), backend=lambda: far)
+
+    def give_up() -> None:
+        far.give_up(0, "it was silent")
+        until(lambda: controller.totals.restarts == {"counter": 1, "adder": 1})
+        until(lambda: set(controller._members.phases.values()) == {"running"}, 20)
+        before = controller.totals.env_steps
+        until(lambda: controller.totals.env_steps > before + 100)
+        controller.stop()
+
+    giver = when_working(controller, give_up)
+    try:
+        result = controller.run()
+        giver.join()
+        assert result.kind == "done", result.format()
+        assert supervisor.wait(20) == 0
+    finally:
+        supervisor.kill()
+        supervisor.wait()
 
 
 def test_a_call_that_breaks_is_dialled_again_and_nothing_is_lost(tmp_path: Path) -> None:
