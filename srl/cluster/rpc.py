@@ -69,7 +69,7 @@ class _Host:
     reason: str = ""
     """Why the launcher has given it up."""
     leaving: bool = False
-    """Whether it was told to end, and is elastic: what is sent now is for its next supervisor."""
+    """Whether it was told to end, and may leave: what is sent now is for its next supervisor."""
     later: list[Message] = field(default_factory=list)
     seeded: bool = False
     """Whether it was told about the run folder."""
@@ -97,16 +97,19 @@ class RemoteBackend(Backend):
         seeds: Callable[[int], Iterable[Message]] = lambda host: (),
         encrypt: bool = True,
         elastic: Collection[int] = (),
+        may_leave: Collection[int] = (),
+        name_of: Callable[[int], str] = str,
     ) -> None:
         """`folder`: the run folder, for files of other hosts. `seeds`: what a host is sent before its first process starts.
 
         `encrypt`: the streams between hosts too. The control plane always is. `elastic`: hosts that come and go.
+        `may_leave`: hosts without which the run continues for a while.
         """
         self._life = secrets.randbits(62) + 1
         self._hosts = [_Host(index) for index in range(hosts)]
         self._host_of, self._credentials, self._run, self._lease = host_of, credentials, run, lease
         self._folder, self._seeds, self._encrypt = folder, seeds, encrypt
-        self._elastic = elastic
+        self._elastic, self._may_leave, self._name_of = elastic, may_leave, name_of
         self._told: list[tuple[int, Message]] = []
         self._heard = 0.0
         """When the last piece of a file came."""
@@ -137,9 +140,9 @@ class RemoteBackend(Backend):
         """Callers that fail in TLS are not counted: gRPC drops them itself."""
         return self._refused
 
-    def has_joined(self, host: int) -> bool:
-        """Whether the supervisor that it has now, or is to have, was ever connected."""
-        return self._hosts[host].life != 0
+    def supervisor(self, host: int) -> int:
+        """The number that the supervisor of this host drew at its start; 0: none has joined since the last one was lost."""
+        return self._hosts[host].life
 
     def absent(self, process: str) -> bool:
         host = self._hosts[self._host_of(process)]
@@ -196,7 +199,9 @@ class RemoteBackend(Backend):
                 continue
             if message["type"] == "exit":
                 host.processes.discard(message["process"])
-            if message["type"] == "leaving" and host.index in self._elastic:
+                if host.leaving:
+                    message["left"] = True
+            if message["type"] == "leaving" and host.index in self._may_leave:
                 self._post(host, {"type": "leave"})
                 host.leaving = True
                 continue
@@ -236,7 +241,7 @@ class RemoteBackend(Backend):
         self._post(host, {"type": "ack"})
 
     def _left(self, host: _Host) -> None:
-        """An elastic host has ended as it was told. Another supervisor may come for it."""
+        """A host that may leave has ended as it was told. Another supervisor may come for it."""
         with self._lock:
             host.renew()
             host.gone = host.leaving = False
@@ -248,9 +253,11 @@ class RemoteBackend(Backend):
         """After `lease` seconds without a call, or if it was given up, everything on that host counts as dead."""
         if host.gone or not (host.processes or host.reason):
             return []
-        if not host.reason and (host.call is not None or time.monotonic() - host.since < self._lease):
+        if not host.reason and (host.call is not None or now - host.since < self._lease):
             return []
-        names, reason = sorted(host.processes), host.reason or f"no contact with host {host.index} for {self._lease:g} seconds"
+        silence = f"no contact with host {self._name_of(host.index)} for {self._lease:g} seconds"
+        names = sorted(host.processes | {message["process"] for message in host.later})
+        reason = host.reason or silence
         with self._lock:
             if host.call is not None:
                 self._loop.call_soon_threadsafe(host.call.put_nowait, None)

@@ -221,8 +221,8 @@ class Controller:
             failure = self._failures.failure(member, message)
             self.log.event("died", process=member.name, code=message["code"], how=failure.how, restart=False)
             self.log.event("note", text=f"{failure.worker} {failure.how}: the run continues without it ({failure.cause})")
-        elif self._ending is None and message["code"] == 0 and is_elastic(self.graph, member.name):
-            self._come_again(member, "stopped")
+        elif self._ending is None and message.get("left"):
+            self._come_again(member, "its host was told to end")
         elif self._ending is not None:
             self._detach(member)
             if message["code"] != 0:
@@ -264,7 +264,7 @@ class Controller:
         self._on_exit({**message, "code": -signal.SIGKILL, "log": [message["reason"]], **UNMEASURED})
 
     def _come_again(self, member: Member, reason: str) -> None:
-        """The elastic host of this process has left. The next incarnation waits for it."""
+        """The host of this process has left. The next incarnation waits for it."""
         self._detach(member)
         if member.ends:
             self.log.event("left", process=member.name, why=reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from srl.cluster.files import seeds
@@ -13,16 +14,27 @@ from srl.control.backend import CompositeBackend
 from srl.control.processes import ProcessBackend
 from srl.core.errors import UserError
 from srl.graph.hosts import hosts_of, processes_by_host
+from srl.graph.placement import workers_by_process
 from srl.graph.spec import Graph
 from srl.launchers.base import Gone, Launcher, launcher_of
 from srl.workers.messages import Message
 
 _GRACE = 5.0
-_RETURN = 60.0
-"""Seconds in which a host that was lost may come back before its workers count as failed once more."""
 _PAUSE = 1.0
 _TRIED = float("inf")
 """Due: nothing, its supervisor was started again and has neither joined nor failed."""
+
+
+@dataclass(slots=True)
+class _Absence:
+    """A host that was lost or has left, and whose workers may start again."""
+
+    until: float
+    """When its workers count as failed once more."""
+    due: float
+    """When its supervisor is started again."""
+    supervisor: int
+    """The one that was lost."""
 
 
 class LaunchedBackend(CompositeBackend):
@@ -37,6 +49,11 @@ class LaunchedBackend(CompositeBackend):
         placed = {process: host for host, processes in processes_by_host(graph).items() for process in processes}
         self._where = where = {process: names.index(host) if host in names else -1 for process, host in placed.items()}
         self._elastic = {number for number, host in enumerate(self._hosts) if graph.hosts[host.group].elastic}
+        restarts = {
+            process: all(graph.node(worker.node).on_failure == "restart" for worker in workers)
+            for process, workers in workers_by_process(graph).items()
+        }
+        firm = {where[process] for process in where if not restarts[process]}
         bind = self.launcher.check()
         self._home = ProcessBackend()
         self.remote = RemoteBackend(
@@ -50,15 +67,15 @@ class LaunchedBackend(CompositeBackend):
             seeds=lambda one: seeds(graph, run_folder, self._hosts[one].group),
             encrypt=not graph.insecure,
             elastic=self._elastic,
+            may_leave=self._elastic | (set(range(len(names))) - firm),
+            name_of=lambda one: self._hosts[one].words,
         )
         self._preflight = Preflight(graph, self._hosts, self.remote, checked=self.launcher.own_hosts)
         super().__init__([self._home, self.remote], lambda one: int(where[one] >= 0))
         self._late = time.monotonic() + self.launcher.patience
         self._waiting = set(range(len(names))) - self._elastic
-        restarted = {where[one] for one in where if graph.node(one.rpartition("/")[0]).on_failure == "restart"}
-        self._restarted = (restarted - {-1}) | self._elastic
-        self._returning: dict[int, tuple[float, float]] = {}
-        """Host that was lost -> until when it may come back, and when its supervisor is started again."""
+        self._restarted = ({where[process] for process in where if restarts[process]} - {-1}) | self._elastic
+        self._returning: dict[int, _Absence] = {}
         try:
             self.launcher.start(self.remote.join, run_folder / "launch")
         except BaseException:
@@ -72,19 +89,19 @@ class LaunchedBackend(CompositeBackend):
 
     @property
     def waiting(self) -> bool:
-        nobody = bool(self._elastic) and not any(self.remote.has_joined(host) for host in self._elastic)
-        return bool(self._waiting) or nobody
+        nobody = bool(self._elastic) and not any(self.remote.supervisor(host) for host in self._elastic)
+        return bool(self._waiting or set(self._returning) - self._elastic) or nobody
 
     def poll(self, timeout: float) -> list[Message]:
         messages = super().poll(timeout)
         self._preflight.poll()
-        self._waiting = {host for host in self._waiting if not self.remote.has_joined(host)}
+        self._waiting = {host for host in self._waiting if not self.remote.supervisor(host)}
         for gone in self.launcher.poll():
             if gone.host in self._waiting:
                 raise _not_there(self._hosts[gone.host].words, gone.reason, gone.advice)
             self._lost(gone)
-        for host in {self._where[message["process"]] for message in messages if message["type"] == "lost"}:
-            self._expect_back(host)  # its lease has ended
+        for host in {self._where[message["process"]] for message in messages if message["type"] == "lost" or "left" in message}:
+            self._expect_back(host)
         self._start_again()
         if self._waiting and time.monotonic() > self._late:
             late = ", ".join(self._hosts[host].words for host in sorted(self._waiting))
@@ -93,27 +110,30 @@ class LaunchedBackend(CompositeBackend):
 
     def _lost(self, gone: Gone) -> None:
         """A host that was there is gone. It has some time to come back, if a worker of it may be restarted."""
-        now = time.monotonic()
-        until, _ = self._returning.get(gone.host, (now, now))
-        if until <= now and not (gone.host in self._elastic and not self.remote.has_joined(gone.host)):
-            # gone for the first time, or for too long: its processes count as dead
+        if self.remote.supervisor(gone.host) and gone.host not in self._returning:
             self.remote.give_up(gone.host, gone.reason)
         self._expect_back(gone.host)
 
     def _expect_back(self, host: int) -> None:
         """Its supervisor is started again after a pause."""
-        now = time.monotonic()
-        until, _ = self._returning.get(host, (now, now))
         if host in self._restarted:
-            self._returning[host] = (until if until > now else now + _RETURN, now + _PAUSE)
+            now = time.monotonic()
+            absence = self._returning.setdefault(host, _Absence(now + self.launcher.patience, 0.0, self.remote.supervisor(host)))
+            absence.due = now + _PAUSE
 
     def _start_again(self) -> None:
         """Start the supervisors of hosts that were lost, with a pause between two attempts."""
-        for host, (until, due) in list(self._returning.items()):
-            if self.remote.has_joined(host) and due == _TRIED:
+        now = time.monotonic()
+        for host, absence in list(self._returning.items()):
+            supervisor = self.remote.supervisor(host)
+            if supervisor not in (0, absence.supervisor):
                 del self._returning[host]
-            elif time.monotonic() > due and self.launcher.again(host, self.remote.join):
-                self._returning[host] = (until, _TRIED)
+            elif now > absence.until and host not in self._elastic:
+                self.remote.give_up(host, f"it has not come back within {self.launcher.patience:g} seconds")
+                absence.until = now + self.launcher.patience
+            elif now > absence.due and not supervisor:
+                self.launcher.again(host, self.remote.join)
+                absence.due = _TRIED
 
     def close(self) -> None:
         super().close()

@@ -68,7 +68,7 @@ class Launcher(AnyLauncher):
     own_hosts: ClassVar[bool] = True
     """Whether each host is a machine of its own, which must have what `hosts` says."""
     patience: float = 60.0
-    """Seconds that a host has to join the run."""
+    """Seconds that a host has to join the run, and to come back if it was lost."""
 
     def credentials(self) -> Credentials:
         """The secrets of this run."""
@@ -92,9 +92,8 @@ class Launcher(AnyLauncher):
         `folder` is for files of this start, in the run folder. It does not exist yet.
         """
 
-    def again(self, host: int, join: Join) -> bool:
-        """Start the supervisor of this host, which is gone, once more; False if that is not possible."""
-        return False
+    def again(self, host: int, join: Join) -> None:
+        """Start the supervisor of this host, which is gone, once more. Not needed where another system does that."""
 
     @abstractmethod
     def poll(self) -> Sequence[Gone]:

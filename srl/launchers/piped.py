@@ -47,12 +47,11 @@ class PipedLauncher(Launcher):
         for host in range(len(self.hosts)):
             self.again(host, join)
 
-    def again(self, host: int, join: Join) -> bool:
+    def again(self, host: int, join: Join) -> None:
         if host in self.running:  # it hangs: its host was given up
             self._end(host, 0.0)
         self._outputs[host] = tempfile.TemporaryFile()  # noqa: SIM115
         self.running[host] = start_supervisor(self.command(host), join, self._outputs[host])
-        return True
 
     def poll(self) -> list[Gone]:
         ended = {host: code for host, one in self.running.items() if (code := one.poll()) is not None}

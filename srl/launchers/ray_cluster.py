@@ -87,8 +87,8 @@ class RayCluster(Launcher):
         os.set_blocking(self._driver.stdout.fileno(), False)
         self._tell({**self._told(), "join": join.dump()})
 
-    def again(self, host: int, join: Join) -> bool:
-        return self._tell({"again": host})
+    def again(self, host: int, join: Join) -> None:
+        self._tell({"again": host})
 
     def poll(self) -> list[Gone]:
         if self._driver is None:
@@ -137,11 +137,10 @@ class RayCluster(Launcher):
         found |= {"memory": math.ceil(group.memory * 1e9)} if group.memory is not None else {}
         return {**found, **self.args.resources.get(name, {})}
 
-    def _tell(self, line: Mapping[str, Any]) -> bool:
+    def _tell(self, line: Mapping[str, Any]) -> None:
         if self._driver is None:
-            return False
+            return
         assert self._driver.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended: `poll` says so
             self._driver.stdin.write(json.dumps(line).encode() + b"\n")
             self._driver.stdin.flush()
-        return True

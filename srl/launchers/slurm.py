@@ -84,26 +84,21 @@ class Slurm(Launcher):
     def start(self, join: Join, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(mode=0o700, exist_ok=True)
-        script, text = folder / "job.sh", self.render()["job.sh"]
-        same = script.is_file() and script.read_text() == text
-        script.write_text(text)
+        text = self.render()["job.sh"]
+        same = self._script.is_file() and self._script.read_text() == text
+        self._script.write_text(text)
         join.write(self._join_file)
         if (earlier := self._earlier()) and same:  # its controller is gone: the supervisors read the new join file
             self.job = earlier
             return
         if earlier:
             _ask("scancel", earlier)
-        done = _ask("sbatch", "--parsable", f"--chdir={folder}", str(script))
-        if done.returncode:
-            raise UserError(
-                "Slurm does not accept the job",
-                ("cause", done.stderr.strip() or done.stdout.strip()),
-                ("script", str(script)),
-                ("try", "launcher.options=[--account=..., --partition=...], or fewer cores or memory in hosts"),
-                code="E08",
-            )
-        self.job = done.stdout.strip().partition(";")[0]
-        self._job_file.write_text(f"{self.job}\n")
+        self._submit()
+
+    def again(self, host: int, join: Join) -> None:
+        """Submit the job once more, if it has ended. A host that was lost while it runs may come back by itself."""
+        if not self.job:
+            self._submit()
 
     def poll(self) -> list[Gone]:
         now = time.monotonic()
@@ -131,6 +126,19 @@ class Slurm(Launcher):
             self._join_file.unlink(missing_ok=True)
             self._job_file.unlink(missing_ok=True)
 
+    def _submit(self) -> None:
+        done = _ask("sbatch", "--parsable", f"--chdir={self._folder}", str(self._script))
+        if done.returncode:
+            raise UserError(
+                "Slurm does not accept the job",
+                ("cause", done.stderr.strip() or done.stdout.strip()),
+                ("script", str(self._script)),
+                ("try", "launcher.options=[--account=..., --partition=...], or fewer cores or memory in hosts"),
+                code="E08",
+            )
+        self.job = done.stdout.strip().partition(";")[0]
+        self._job_file.write_text(f"{self.job}\n")
+
     def _earlier(self) -> str:
         """The job of a controller that was killed, if it is still there."""
         if not self._job_file.is_file():
@@ -138,6 +146,10 @@ class Slurm(Launcher):
         job = self._job_file.read_text().strip()
         states = _ask("squeue", "--noheader", f"--jobs={job}", "--format=%T").stdout.split()
         return job if states and all(state in ("PENDING", "CONFIGURING", "RUNNING") for state in states) else ""
+
+    @property
+    def _script(self) -> Path:
+        return self._folder / "job.sh"
 
     @property
     def _job_file(self) -> Path:

@@ -101,7 +101,7 @@ class Caller:
 def test_a_first_message_that_is_no_hello_of_this_run_ends_the_call(door: RemoteBackend, lie: bytes) -> None:
     assert Caller(door, lie).code() is grpc.StatusCode.INVALID_ARGUMENT
     assert door.refused == {"no hello of this run": 1}
-    assert not door.has_joined(0) and door.poll(0.0) == []
+    assert not door.supervisor(0) and door.poll(0.0) == []
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_member_that_says_what_is_not_its_business_loses_its_call(door: Remote
 
 def test_a_supervisor_of_an_earlier_controller_is_sent_away(door: RemoteBackend) -> None:
     assert Caller(door, pack({**HELLO, "controller": 7})).code() is grpc.StatusCode.PERMISSION_DENIED
-    assert door.refused == {"of an earlier controller": 1} and not door.has_joined(0)
+    assert door.refused == {"of an earlier controller": 1} and not door.supervisor(0)
 
 
 def test_a_message_that_is_too_large_ends_the_call_and_a_repeated_one_counts_once(door: RemoteBackend) -> None:
@@ -145,7 +145,7 @@ def test_a_supervisor_gives_its_token_to_no_controller_with_another_certificate(
         attachment = Attachment(replace(backend.join, ca=true.ca.decode()), 0)
         try:
             attachment._done.wait(0.4)
-            assert not attachment.is_open and not backend.has_joined(0) and not backend.refused
+            assert not attachment.is_open and not backend.supervisor(0) and not backend.refused
         finally:
             attachment.close()
             backend.close()

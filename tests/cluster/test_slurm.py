@@ -25,7 +25,9 @@ from srl.store import checkpoint
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from tests.cluster.slurm_cluster import SlurmCluster, missing
-from tests.cluster.test_ssh import when_working
+from tests.cluster.test_ssh import arrived, when_working
+from tests.cluster.two_hosts import TwoHosts
+from tests.cluster.two_hosts import missing as missing_hosts
 from tests.control.rig import derived, graph, with_node
 from tests.errors import raises
 from tests.waiting import until
@@ -33,6 +35,8 @@ from tests.waiting import until
 ROOT = Path(__file__).parents[2]
 MISSING = missing()
 needs_slurm = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+NO_HOSTS = missing_hosts()
+needs_hosts = pytest.mark.skipif(bool(NO_HOSTS), reason=NO_HOSTS)
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +50,11 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     os.environ.update(before)
 
 
-def placed(**launcher: Any) -> Any:
+def placed(on_failure: str = "stop", **launcher: Any) -> Any:
     """Two counters on two nodes that feed an adder at home."""
     groups = {"cpu": HostGroup(count=2, cores=2)}
     work = graph(counters=2, via="zmq", hosts=groups, launcher=Component("slurm", launcher), stop={"env_steps": 2000})
-    return with_node(work, "counter", hosts="cpu")
+    return with_node(work, "counter", hosts="cpu", on_failure=on_failure)
 
 
 def controlled(work: Any, tmp_path: Path) -> Controller:
@@ -206,6 +210,64 @@ def test_elements_of_a_job_array_are_runs_with_seeds_of_their_own(slurm: SlurmCl
     assert sorted(seeds) == ["seed: 3", "seed: 4"]
 
 
+@pytest.fixture
+def cables(tmp_path: Path) -> Iterator[tuple[TwoHosts, SlurmCluster]]:
+    """Two hosts whose cables can be taken out, as nodes of a Slurm of their own."""
+    before = dict(os.environ)
+    hosts = TwoHosts(tmp_path)
+    (folder := tmp_path / "slurm").mkdir()
+    try:
+        cluster = SlurmCluster(folder, hosts)
+        os.environ.update(cluster.environment)
+        yield hosts, cluster
+        cluster.close()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        hosts.close()
+
+
+@needs_slurm
+@needs_hosts
+@pytest.mark.long
+@pytest.mark.parametrize("on_failure", ["stop", "restart"])
+def test_a_node_that_cannot_be_reached(cables: tuple[TwoHosts, SlurmCluster], tmp_path: Path, on_failure: str) -> None:
+    hosts, slurm = cables
+    work = replace(placed(on_failure), stop=Stop(seconds=110))
+    folder = RunFolder.create(tmp_path / "runs", "rig", 1)
+    backend = LaunchedBackend(work, folder.path, lease=4.0)
+    controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: backend)
+    launcher = backend.launcher
+    assert isinstance(launcher, Slurm)
+    job = launcher.job
+
+    def cut() -> None:
+        hosts.cut(2)
+        if on_failure == "stop":
+            return
+        until(lambda: controller.totals.restarts["counter"] == 1)
+        hosts.plug(2)  # before Slurm has noticed
+        until(lambda: controller._members.phases["counter/1"] == "running")
+        before = arrived(controller, "counter/1")
+        until(lambda: arrived(controller, "counter/1") > before + 500)
+        assert launcher.job == job
+        controller.stop()
+
+    cutter = when_working(controller, cut)
+    result = controller.run()
+    cutter.join()
+    (ledger,) = controller.totals.ledgers()
+    assert ledger.balanced, table([ledger])
+    if on_failure == "stop":
+        assert result.kind == "worker failure" and "no contact with host cpu/1 for 4 seconds" in result.format(), result.format()
+        assert newest(folder.path) == controller.totals.total("trained_steps")
+        hosts.plug(2)
+    else:
+        assert result.kind == "done", result.format()
+    until(lambda: slurm.ask("squeue", "-h") == "", 100)
+    until(lambda: not any("srl" in line for line in [*hosts.processes(1), *hosts.processes(2)]), 30)
+
+
 def newest(run: Path) -> int:
     """Env steps of its newest checkpoint."""
     path = checkpoint.latest(run / "checkpoints")
@@ -230,6 +292,42 @@ def test_a_node_that_loses_power_ends_the_run_which_saves(slurm: SlurmCluster, t
     slurm.power_on("cpu2")
     assert result.kind == "worker failure", result.format()
     assert newest(folder.path) == controller.totals.total("trained_steps")
+    (ledger,) = controller.totals.ledgers()
+    assert ledger.balanced, table([ledger])
+    until(lambda: slurm.ask("squeue", "-h") == "")
+
+
+@needs_slurm
+@pytest.mark.long
+def test_actors_whose_job_is_lost_continue_in_another_one(slurm: SlurmCluster, tmp_path: Path) -> None:
+    work = replace(placed("restart"), stop=Stop(seconds=110))
+    folder, stall = RunFolder.create(tmp_path / "runs", "rig", 1), 12.0
+    backend = LaunchedBackend(work, folder.path, lease=5.0)
+    controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: backend, stall=stall)
+    launcher = backend.launcher
+    assert isinstance(launcher, Slurm)
+    first = launcher.job
+
+    def lose() -> None:
+        slurm.ask("scontrol", "update", "nodename=cpu3", "state=drain", "reason=test")
+        slurm.power_off("cpu2")
+        until(lambda: slurm.ask("squeue", "-h", "-t", "PENDING") != "")
+        threading.Event().wait(1.5 * stall)  # there is one node for two hosts: the new job waits for longer than a run may stall
+        slurm.ask("scontrol", "update", "nodename=cpu3", "state=resume")
+        until(lambda: controller._members.phases == {"counter/0": "running", "counter/1": "running", "adder/0": "running"})
+        before = controller.totals.env_steps
+        until(lambda: controller.totals.env_steps > before + 500)
+        assert launcher.job != first
+        controller.stop()
+
+    loser = when_working(controller, lose)
+    try:
+        result = controller.run()
+        loser.join()
+    finally:
+        slurm.power_on("cpu2")
+    assert result.kind == "done", result.format()
+    assert controller.totals.restarts["counter"] >= 1
     (ledger,) = controller.totals.ledgers()
     assert ledger.balanced, table([ledger])
     until(lambda: slurm.ask("squeue", "-h") == "")
