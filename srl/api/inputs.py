@@ -10,7 +10,7 @@ from srl.core.machine import in_half
 from srl.core.spec import Leaf
 from srl.core.tree import leaves
 
-Kind: TypeAlias = Literal["nature", "impala", "small", "bytes", "numbers"]
+Kind: TypeAlias = Literal["nature", "impala", "small", "bytes", "numbers", "none"]
 SCALE = 1.0 / 255.0
 """Of uint8 numbers."""
 
@@ -28,9 +28,9 @@ def kind_of(leaf: Leaf) -> Kind:
     return "bytes"
 
 
-def is_picture(leaf: Leaf) -> bool:
+def is_picture(leaf: Leaf, encoder: str = "auto") -> bool:
     """True if a leaf is encoded by convolutions."""
-    return kind_of(leaf) in ("nature", "small")
+    return encoder != "none" and kind_of(leaf) in ("nature", "small")
 
 
 def picture_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -72,7 +72,7 @@ def encoders(obs: Any, settings: Mapping[str, Any]) -> list[str]:
 
 
 def _phrase(leaf: Leaf, config: PictureConfig) -> str:
-    if not is_picture(leaf):
-        return _WORDS[kind_of(leaf)]
+    if not is_picture(leaf, config.encoder):
+        return _WORDS["bytes"]
     kind = kind_of(leaf) if config.encoder == "auto" else config.encoder
     return _WORDS[kind] + (" in bfloat16" if runs_in_half(config, kind) else "")

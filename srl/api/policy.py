@@ -20,8 +20,10 @@ class PictureConfig:
     """Settings of what encodes pictures."""
 
     features: int = option(512, "size of the image encoding", low=1, high=65_536)
-    encoder: Literal["auto", "nature", "impala", "small"] = option(
-        "auto", "nature (the CNN of Mnih et al. 2015), impala (the ResNet of Espeholt et al. 2018) or small; auto: by the size"
+    encoder: Literal["auto", "nature", "impala", "small", "none"] = option(
+        "auto",
+        "nature (the CNN of Mnih et al. 2015), impala (the ResNet of Espeholt et al. 2018) or small; auto: by the size; "
+        "none: images are vectors",
     )
     encoder_half: Literal["auto"] | bool = option("auto", "encode images in bfloat16; auto: on CPUs that support it")
 

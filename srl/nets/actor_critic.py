@@ -32,8 +32,8 @@ class ActorCritic(NeuralPolicy):
     def __init__(self, config: ActorCriticConfig, spec: PolicySpec) -> None:
         super().__init__(config, spec)
         self.reads = ("obs", "mask") if spec.mask else ("obs",)
-        self.vectors = {path: leaf.shape for path, leaf in leaves(spec.obs) if not is_picture(leaf)}
-        self.pictures = [path for path, leaf in leaves(spec.obs) if is_picture(leaf)]
+        self.vectors = {path: leaf.shape for path, leaf in leaves(spec.obs) if not is_picture(leaf, config.encoder)}
+        self.pictures = [path for path, leaf in leaves(spec.obs) if is_picture(leaf, config.encoder)]
         sizes = {path: math.prod(leaf.shape) for path, leaf in leaves(spec.obs)}
         inputs = sum(sizes[path] for path in self.vectors)
         self.normalizer = Normalizer(inputs) if config.normalize_obs and inputs else None

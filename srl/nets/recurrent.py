@@ -141,11 +141,12 @@ class Encoder(nn.Module):
 
     def __init__(self, spec: TreeSpec, config: EncoderConfig) -> None:
         super().__init__()
-        self._vectors = [(path, leaf.shape) for path, leaf in leaves(spec) if not is_picture(leaf)]
-        self._pictures = [path for path, leaf in leaves(spec) if is_picture(leaf)]
+        pictures = {path: leaf for path, leaf in leaves(spec) if is_picture(leaf, config.encoder)}
+        self._vectors = [(path, leaf.shape) for path, leaf in leaves(spec) if path not in pictures]
+        self._pictures = list(pictures)
         numbers = sum(math.prod(shape) for _, shape in self._vectors)
         self.scale = RunningScale(numbers, decay=config.decay) if config.normalize_obs and numbers else None
-        self.pictures = nn.ModuleList(PictureEncoder(leaf, config) for _, leaf in leaves(spec) if is_picture(leaf))
+        self.pictures = nn.ModuleList(PictureEncoder(leaf, config) for leaf in pictures.values())
         self.size = numbers + config.features * len(self._pictures)
 
     def forward(self, tree: Any) -> Tensor:

@@ -19,6 +19,7 @@ from srl.core.spec import Leaf
 from srl.nets import vision
 from srl.nets.actor_critic import ActorCritic
 from srl.nets.numpy_mlp import MLPPolicy
+from srl.nets.q_network import QNetwork
 from srl.nets.recurrent import Recurrent
 from srl.nets.vision import PictureEncoder
 from srl.plan.acting import zero_ask
@@ -113,6 +114,21 @@ def test_the_plan_says_how_pictures_and_bytes_are_read() -> None:
         "map 7x7x3: small uint8 image, small CNN",
         "ram 128: uint8, flattened and divided by 255",
     ]
+
+
+@pytest.mark.parametrize("policy", [ActorCritic, Recurrent, QNetwork])
+def test_without_an_encoder_a_picture_is_a_vector_that_can_be_normalized(policy: Any) -> None:
+    torch.manual_seed(0)
+    spec = PolicySpec(obs={"eye": Leaf((3, 3, 21), "uint8"), "body": Leaf((4,), "float32")}, action=Discrete(4))
+    made = policy(policy.Config(encoder="none", normalize_obs=True), spec)
+    assert not any(isinstance(one, torch.nn.Conv2d) for one in made.modules())
+    dim = torch.randint(0, 9, (6, 2, 3, 3, 21), dtype=torch.uint8)  # on the scale of bytes it is almost black
+    batch = Batch.of(obs={"eye": dim, "body": torch.randn(6, 2, 4)}, reward=torch.zeros(5, 2))
+    batch.memory = {name: torch.zeros(2, *leaf.shape) for name, leaf in made.memory.items()}
+    made.observe(batch)
+    heads = made.unroll(batch)
+    assert heads["logits" if "logits" in heads else "q"].shape == (6, 2, 4)
+    assert [line.split(": ")[1] for line in encoders(spec.obs, {"encoder": "none"})] == ["uint8, flattened and divided by 255"]
 
 
 @pytest.mark.parametrize("kind", ["nature", "impala", "small"])
