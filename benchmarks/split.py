@@ -139,6 +139,7 @@ def compare(name: str, rows: int, rounds: int, seconds: float) -> None:
     }
     contestants: dict[str, Contestant] = {}
     for title, make in made.items():
+        os.sched_setaffinity(0, everywhere)  # the contestant before has left one core
         learner, affinity = make()
         torch.set_num_threads(1)
         contestants[title] = Contestant(learner, data, affinity)
