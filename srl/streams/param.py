@@ -2,6 +2,7 @@
 
 publisher                                 subscriber
 publish: write a slot -- CHANGED ----->   latest: look there, copy (shm.py)                    shared memory
+                      <------- POLL ---   a quiet one: "wake me when there is newer than v"
 publish: copy         -- PARAMS ------>   latest: what came last                              in one process
                       <------- POLL ---   "newer than v?", one open question per subscriber   over a network
 publish: copy         -- PARAMS ------>   latest: what came last, then POLL again
@@ -29,7 +30,7 @@ class _SubscriberPeer(Peer):
     newer_than: int | None = None
     """Its open question: -1 asks for any version."""
     quiet: bool = False
-    """It looks when it wants to, and is not woken."""
+    """It looks when it wants to, and is woken only if it has asked."""
 
 
 class ParamPublisher(Peers[_SubscriberPeer]):
@@ -74,14 +75,16 @@ class ParamPublisher(Peers[_SubscriberPeer]):
     def _notify(self, peer: _SubscriberPeer) -> None:
         if self._version < 0:
             return
-        if self.transport.by == "memory":
-            if not peer.quiet:
-                peer.wire.send(CHANGED)
-        elif self.transport.by == "reference":
+        if self.transport.by == "reference":
             peer.wire.send(PARAMS, 0, 0, self._version, self._newest)
+        elif self.transport.by == "memory" and not peer.quiet:
+            peer.wire.send(CHANGED)
         elif peer.newer_than is not None and self._version > peer.newer_than:
             peer.newer_than = None
-            peer.wire.send(PARAMS, 0, 0, self._version, self._newest)
+            if self.transport.by == "memory":
+                peer.wire.send(CHANGED)
+            else:
+                peer.wire.send(PARAMS, 0, 0, self._version, self._newest)
 
     def _on_poll(self, peer: _SubscriberPeer, _slot: int, from_version: int, _value: int, _body: Tree | None) -> None:
         peer.newer_than = from_version - 1
@@ -110,9 +113,11 @@ class ParamSubscriber(Peers[_PublisherPeer]):
     """The end that reads the newest parameters."""
 
     def __init__(self, spec: StreamSpec, name: str, transport: Transport, quiet: int = 0) -> None:
-        """`quiet`: its worker looks for newer ones now and then; nothing wakes its process."""
+        """`quiet`: its worker looks for newer ones when it needs them; its process is woken only after `wake_for`."""
         self._layout = Layout(spec.record)
         self._quiet = quiet
+        self._awaited: Version | None = None
+        """Where a publisher in shared memory was asked to wake this process: by the first version newer than this one."""
         super().__init__(spec, "subscriber", name, transport, Arena(0, []))
         self._seen: Version = -1
         self._pending: tuple[Version, Tree] | None = None
@@ -131,6 +136,13 @@ class ParamSubscriber(Peers[_PublisherPeer]):
         if self._pending is None or self._pending[0] <= newer_than:
             return None
         return self._take(self._pending)
+
+    def wake_for(self, newer_than: Version) -> None:
+        """Have the process woken by the next version that is newer. Only a quiet subscriber needs it; ask again once woken."""
+        if self._quiet and self._readers and self._awaited != newer_than:
+            self._awaited = newer_than
+            for peer in self._by_name.values():
+                peer.wire.send(POLL, 0, newer_than + 1)
 
     def _take(self, found: tuple[Version, Tree]) -> tuple[Version, Tree]:
         self.counts.taken += 1
@@ -152,7 +164,8 @@ class ParamSubscriber(Peers[_PublisherPeer]):
         return self._held
 
     def _on_changed(self, _peer: _PublisherPeer, _slot: int, _number: int, _value: int, _body: Tree | None) -> None:
-        """Nothing to note: the message has woken the loop, and `latest` looks at the words."""
+        """The message has woken the loop, and `latest` looks at the words."""
+        self._awaited = None
 
     def _on_params(self, _peer: _PublisherPeer, _slot: int, _number: int, version: Version, body: Tree | None) -> None:
         if body is None:
@@ -169,6 +182,7 @@ class ParamSubscriber(Peers[_PublisherPeer]):
     def _attached(self, peer: _PublisherPeer) -> None:
         if peer.shared is not None:
             self._readers.append(peer.shared)
+            self._awaited = None  # the new publisher does not know of it
         if self.transport.by == "bytes":
             peer.wire.send(POLL, 0, self._seen + 1)
 

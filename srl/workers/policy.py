@@ -10,6 +10,7 @@ from typing import Any, cast
 from srl.core.errors import SettingError
 from srl.core.load import option
 from srl.core.types import Waiting
+from srl.graph.spec import Graph
 from srl.plan.acting import answer, ready_policy
 from srl.streams.base import updates_of
 from srl.streams.infer import InferServer
@@ -52,6 +53,10 @@ class PolicyWorker(Resumable, Worker):
         self.version = -1 if self._params is not None else 0
 
     @classmethod
+    def sizes(cls, args: PolicyArgs, port: str, graph: Graph) -> Mapping[str, int]:
+        return {"quiet": 1} if port == "params" else {}  # it looks when it is asked
+
+    @classmethod
     def about(cls, args: PolicyArgs) -> str:
         from srl.core.text import count  # for plans only
 
@@ -61,10 +66,10 @@ class PolicyWorker(Resumable, Worker):
         """Adopt newer weights if anybody asks, then answer one batch of questions."""
         if self._params is not None and (self._asks.queued or self.version < 0):
             self._adopt(self._params)
-        if self.version < 0 or self._worth_waiting():
-            return 0
-        asked = self._asks.take(self.args.max_batch, self.version)
+        asked = self._asks.take(self.args.max_batch, self.version) if self.version >= 0 and not self._worth_waiting() else None
         if asked is None:
+            if self._params is not None and (self._asks.queued or self.version < 0):
+                self._params.wake_for(self.version)
             return 0
         before = time.perf_counter()
         rows = cast("dict[str, Any]", asked.rows)

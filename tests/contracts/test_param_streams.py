@@ -80,3 +80,33 @@ def test_a_quiet_subscriber_is_not_woken_and_finds_the_newest_when_it_looks(rig:
     if rig.via == "shm":
         assert rig.wakeups[1].deliver() == 0 < rig.wakeups[2].deliver()
     assert rig.until(lambda: (found := reader.latest(-1)) and (found[1]["w"] == 19).all())
+
+
+def test_a_quiet_subscriber_is_woken_once_by_the_version_that_it_asked_for(rig: Rig) -> None:
+    publisher = rig.publisher()
+    reader = rig.open(rig.spec("param"), "subscriber", "policy/0", quiet=1)
+    rig.join([publisher], [reader])
+    publisher.publish(1, params(1))
+    assert rig.until(lambda: reader.latest(-1))
+    reader.wake_for(1)
+    rig.settle()
+    publisher.publish(2, params(2))
+    assert rig.until(lambda: (found := reader.latest(1)) and found[0] == 2)
+    if rig.via != "shm":
+        return
+    rig.settle()
+    publisher.publish(3, params(3))
+    assert rig.wakeups[1].deliver() == 0, "it has not asked again"
+    reader.wake_for(2)
+    rig.wakeups[0].deliver()
+    assert rig.wakeups[1].deliver() == 1, "what is there already wakes it at once"
+    reader.wake_for(3)
+    reader.wake_for(3)
+    assert rig.wakeups[0].deliver() == 1, "one question"
+    reader.detach(publisher.name, "died")
+    restarted = rig.publisher()
+    rig.join([restarted], [reader])
+    reader.wake_for(3)
+    rig.settle()
+    restarted.publish(4, params(4))
+    assert rig.wakeups[1].deliver() == 1, "a new publisher was asked again"
