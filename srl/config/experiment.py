@@ -73,6 +73,7 @@ class Viewer(Shown):
         low=0.001,
         high=1,
     )
+    busy_share: float = option(0.015, "largest part of all cores that it may use while others want them", low=0.001, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)

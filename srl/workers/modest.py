@@ -18,6 +18,8 @@ class Modest:
         self._share = share
         self.rests_until = 0.0
         """Time (time.monotonic) of the next piece of work."""
+        self.alone = True
+        """No other process wanted the core lately."""
         self._wall = self._processor = 0.0
         self._begun = (0.0, 0.0)
 
@@ -34,6 +36,7 @@ class Modest:
         self._processor += time.process_time() - self._begun[1]
         if self._wall < _SPAN:
             return
-        if self._processor < _ALONE * self._wall:
+        self.alone = self._processor >= _ALONE * self._wall
+        if not self.alone:
             self.rests_until = now + max(0.0, self._processor / self._share - self._wall)
         self._wall = self._processor = 0.0

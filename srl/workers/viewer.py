@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from srl.core.load import option
-from srl.core.machine import BELOW_ALL
+from srl.core.machine import BELOW_ALL, usable_cores
 from srl.core.types import Shown, Waiting
 from srl.graph.spec import Graph
 from srl.show.open import open_show
 from srl.streams.param import ParamSubscriber
 from srl.streams.peers import End
 from srl.workers.base import Context, Port, Worker
+from srl.workers.modest import Modest
 from srl.workers.viewing import Viewing
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViewerArgs(Shown):
     share: float = option(0.25, "largest part of one core that it may use", low=0.001, high=1)
+    busy_share: float = option(0.015, "largest part of all cores that it may use while others want them", low=0.001, high=1)
 
 
 class ViewerWorker(Worker):
@@ -48,6 +50,8 @@ class ViewerWorker(Worker):
         except BaseException:
             show.close()
             raise
+        self._busy_share = min(args.share, args.busy_share * usable_cores())
+        self._modest = Modest(self._busy_share)
 
     @classmethod
     def sizes(cls, args: ViewerArgs, port: str, graph: Graph) -> Mapping[str, int]:
@@ -65,7 +69,12 @@ class ViewerWorker(Worker):
 
     def poll(self) -> int:
         """The next step and picture, if it is time for them."""
-        return self._viewing.poll()
+        self._modest.begin()
+        if not (done := self._viewing.poll()):
+            return 0
+        self._modest.end()
+        self._viewing.share = self.args.share if self._modest.alone else self._busy_share
+        return done
 
     def wake_at(self) -> float | None:
         return None if self.context.inline else self._viewing.wake_at

@@ -9,14 +9,12 @@ import shutil
 import signal
 import socket
 import subprocess
-from itertools import count
 from pathlib import Path
 
 from tests.cluster.two_hosts import ADDRESSES, HEAD, TwoHosts, network
 from tests.waiting import until
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scancel")
-_NUMBER = count()
 _NODES = ("cpu1", "cpu2", "cpu3", "gpu1")
 _CONF = """\
 ClusterName=srltest
@@ -36,14 +34,14 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerParameters=sched_interval=2,bf_interval=2,sched_min_interval=0
 ReturnToService=2
-SlurmdTimeout=6
+SlurmdTimeout=12
 SlurmdParameters=config_overrides
 GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 NodeName=DEFAULT CPUs=16 RealMemory=16000
 {nodes}
-PartitionName=cpu Nodes=cpu[1-3] Default=YES State=UP PriorityTier=1 GraceTime=1
+PartitionName=cpu Nodes=cpu[1-3] Default=YES State=UP PriorityTier=1 GraceTime=10
 PartitionName=urgent Nodes=cpu[1-3] State=UP PriorityTier=2
 PartitionName=gpu Nodes=gpu1 State=UP
 """
@@ -55,6 +53,16 @@ def missing() -> str:
     return f"needs {', '.join(absent)} (apt install slurmctld slurmd slurm-client munge)" if absent else ""
 
 
+def _free_ports() -> int:
+    """The first of enough ports in a row that nobody has, or had a moment ago."""
+    for base in range(22000 + 5 * (os.getpid() % 1000), 32000, 5):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(base, base + 1 + len(_NODES)):
+                stack.enter_context(socket.socket()).bind(("", port))
+            return base
+    raise AssertionError("no free ports")
+
+
 class SlurmCluster:
     """Started in a folder of its own; `close` leaves nothing behind."""
 
@@ -64,7 +72,7 @@ class SlurmCluster:
         home = "127.0.0.1" if hosts is None else HEAD
         self._addresses = dict.fromkeys(_NODES, home) | ({} if hosts is None else dict(zip(_NODES, ADDRESSES, strict=False)))
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": f"{os.environ['PATH']}:/usr/sbin"}
-        base = 22000 + 10 * (os.getpid() % 800) + 5 * (next(_NUMBER) % 2)
+        base = _free_ports()
         for part in ("state", "spool"):
             (folder / part).mkdir()
         host, gpus = socket.gethostname().partition(".")[0], {"gpu1": "Gres=gpu:4"}
@@ -100,7 +108,7 @@ class SlurmCluster:
     def power_on(self, node: str) -> None:
         """After a loss of power."""
         self._run(*self._slurmd(node))
-        until(lambda: self.ask("sinfo", "-hN", "-n", node, "-o", "%T").split()[0] == "idle", 30)
+        self._until_idle(node)
 
     def processes(self, node: str) -> set[int]:
         """The daemons of the node, which hold its log open, and what its jobs have started."""
@@ -129,10 +137,20 @@ class SlurmCluster:
         options = [f"--{name}={folder / file}" for name, file in {**paths, "seed-file": "seed"}.items()]
         for command in [["munged", "--force", *options], ["slurmctld"], *map(self._slurmd, _NODES)]:
             self._run(*command)
+        self._until_idle(",".join(_NODES))
+
+    def _until_idle(self, nodes: str) -> None:
+        """Wait until Slurm says so of these nodes."""
+        command = ["sinfo", "-hN", "-n", nodes, "-o", "%T"]
+
+        def states() -> set[str]:
+            # it cannot answer before slurmctld listens
+            return set(subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False).stdout.split())
+
         try:
-            until(lambda: set(self.ask("sinfo", "-hN", "-o", "%T").split()) == {"idle"}, 30)
+            until(lambda: states() == {"idle"}, 60)
         except AssertionError:
-            raise AssertionError((folder / "slurmctld.log").read_text()[-2000:]) from None
+            raise AssertionError(f"{states()}\n{(self.folder / 'slurmctld.log').read_text()[-2000:]}") from None
 
     def _slurmd(self, node: str) -> list[str]:
         """The daemon of a node, in the network of the node."""

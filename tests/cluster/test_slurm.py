@@ -401,6 +401,11 @@ def test_the_full_hide_and_seek_stays_at_home_without_a_launcher() -> None:
     assert {node.hosts for node in graph.nodes} == {"home"}
 
 
+def has_rows(runs: Path) -> bool:
+    """Whether the only run has reported an update."""
+    return any("total/updates" in row for path in runs.glob("*/*/metrics.jsonl") for row in read_numbers(path))
+
+
 @needs_slurm
 @pytest.mark.long
 def test_a_new_controller_takes_over_the_job_of_one_that_was_killed(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -412,6 +417,7 @@ def test_a_new_controller_takes_over_the_job_of_one_that_was_killed(slurm: Slurm
     with subprocess.Popen([*begin, *words, "stop.seconds=300", f"--runs={tmp_path}"], cwd=ROOT, stdout=out) as first:
         try:
             until(lambda: first.poll() is not None or len(list(tmp_path.glob("*/*/checkpoints/step_*"))) >= 2, 90)
+            until(lambda: first.poll() is not None or has_rows(tmp_path))
         finally:
             first.kill()
     (folder,) = tmp_path.glob("*/*")

@@ -19,6 +19,7 @@ from stage import Stage
 import srl
 from srl.control.controller import DRAIN, Controller
 from srl.core.errors import UserError
+from srl.core.machine import usable_cores
 from srl.core.spec import zeros
 from srl.core.tree import map_tree
 from srl.plan.prepare import prepare
@@ -26,6 +27,7 @@ from srl.show.base import Facts, Show
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
 from srl.streams.base import version
+from srl.workers import modest
 from srl.workers import viewer as module
 from tests.waiting import until
 
@@ -77,7 +79,7 @@ def weights(stage: Stage, steps: int, like: Mapping[str, Any] | None = None) -> 
 
 
 def stage(**viewer: Any) -> Stage:
-    return Stage("viewer", RUN | {"viewer": {"fps": 1000, "share": 1.0, **viewer}})
+    return Stage("viewer", RUN | {"viewer": {"fps": 1000, "share": 1.0, "busy_share": 0.5, **viewer}})
 
 
 def test_it_plays_the_newest_version_and_says_which(eyes: Eyes) -> None:
@@ -130,6 +132,16 @@ def test_between_two_episodes_the_policy_learns_for_so_long(eyes: Eyes) -> None:
         until(lambda: (here.poll(), len(eyes.over) == 2)[1])
 
 
+def test_it_takes_little_of_a_core_that_others_want(eyes: Eyes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modest, "_SPAN", 0.001)
+    monkeypatch.setattr(modest, "_ALONE", 2.0)  # as if others always did
+    with stage(busy_share=0.01) as here:
+        here.ends["params:main"].publish(version(0, 1), weights(here, 0))
+        until(lambda: (here.poll(), here.worker._viewing.share == 0.01 * usable_cores())[1])
+        monkeypatch.setattr(modest, "_ALONE", 0.0)
+        until(lambda: (here.poll(), here.worker._viewing.share == 1.0)[1])
+
+
 @pytest.mark.parametrize("share", [0.1])
 def test_it_uses_no_more_than_its_part_of_a_core(eyes: Eyes, share: float) -> None:
     eyes.costs = 0.01  # without a bound: 0.5 cores at 50 pictures a second
@@ -163,7 +175,7 @@ def test_a_film_has_every_step_and_a_page_those_it_can_afford(every_step: bool, 
 
 @pytest.mark.parametrize("mode", ["inline", "local"])
 def test_a_run_with_films(mode: str, tmp_path: Path) -> None:
-    viewer = {"show": "film", "every": 1000, "fps": 1000, "share": 1.0}
+    viewer = {"show": "film", "every": 1000, "fps": 1000, "share": 1.0, "busy_share": 0.5}
     short = {"use": "gym", "id": "CartPole-v1", "args": {"max_episode_steps": 20}}
     run = srl.launch(wait=False, **RUN | {"env": short, "stop": {"seconds": 100}}, mode=mode, viewer=viewer, runs=tmp_path)
     until(lambda: len([path for path in (run.folder / "videos").iterdir() if path.name.startswith("view_")]) >= 1)
