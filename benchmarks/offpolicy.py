@@ -1,7 +1,7 @@
 """SAC beside its peers on one machine, taking turns: updates a second, frames a second at large batches, seconds to solve.
 
     benchmarks/peers/install.sh ~/peers
-    python benchmarks/offpolicy.py --peers ~/peers [--rounds 3] [--only rate,frames,pendulum,cheetah] [--seconds 30]
+    python benchmarks/offpolicy.py --peers ~/peers [--rounds 3] [--only rate,frames,pendulum,cheetah] [--among "srl;sbx"] ...
 
 Rate: HalfCheetah-v5, one env, 2x256, batches of 256, one update a step, the whole loop. Frames: the same with batches of 8,192;
 a frame is a row of a batch. Pendulum: from the start of the process to a mean return of -200, over 100 training episodes here,
@@ -28,6 +28,7 @@ from srl.store.lines import read_lines
 
 HERE = Path(__file__).resolve().parent
 Contestants = dict[str, Callable[[int], float]]
+ASYNCHRONOUS = "learner={use: split, mode: asynchronous}"
 HALF = ("policy.half=true", "algorithm.critic.half=true")
 
 
@@ -75,8 +76,9 @@ def rates(peers: Path, seconds: float, batch: int) -> Contestants:
     words = ("--seconds", str(seconds), "--batch", str(batch))
     return {
         "srl": lambda seed: srl_rate(seed, seconds, batch),
+        "srl, asynchronous": lambda seed: srl_rate(seed, seconds, batch, ASYNCHRONOUS),
         "srl, in bfloat16": lambda seed: srl_rate(seed, seconds, batch, *HALF),
-        "the same, asynchronous": lambda seed: srl_rate(seed, seconds, batch, *HALF, "learner={use: split, mode: asynchronous}"),
+        "the same, asynchronous": lambda seed: srl_rate(seed, seconds, batch, *HALF, ASYNCHRONOUS),
         "sbx": lambda seed: float(peer(peers, "sbx", seed, *words)["rate"]),
         "stable-baselines3, 1 thread": lambda seed: float(peer(peers, "sb3", seed, *words, "--threads", "1")["rate"]),
         "stable-baselines3, 2 threads": lambda seed: float(peer(peers, "sb3", seed, *words, "--threads", "2")["rate"]),
@@ -108,10 +110,12 @@ def times(peers: Path, own: Callable[[int], float], *words: str) -> Contestants:
     }
 
 
-def compare(title: str, contestants: Contestants, rounds: int, scale: float = 1.0) -> None:
+def compare(title: str, contestants: Contestants, args: Any, scale: float = 1.0) -> None:
     """One run of each a round, in turns; who begins changes."""
+    among = args.among.split(";") if args.among else list(contestants)
+    contestants = {name: run for name, run in contestants.items() if name in among}
     found: dict[str, list[float]] = defaultdict(list)
-    for seed in range(1, rounds + 1):
+    for seed in range(1, args.rounds + 1):
         for name in list(contestants)[:: -1 if seed % 2 == 0 else 1]:
             found[name].append(contestants[name](seed) * scale)
             print(f"seed {seed}: {name} {found[name][-1]:,.1f}", flush=True)
@@ -128,18 +132,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="seeds 1 to N (default: 3)")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement (default: 30)")
     parser.add_argument("--only", default="rate,frames,pendulum,cheetah", help="(default: %(default)s)")
+    parser.add_argument("--among", default="", help="names in the first column, separated by semicolons (default: all)")
     args = parser.parse_args()
     only = args.only.split(",")
     if "rate" in only:
-        compare("updates a second", rates(args.peers, args.seconds, 256), args.rounds)
+        compare("updates a second", rates(args.peers, args.seconds, 256), args)
     if "frames" in only:
-        compare("frames a second at 8,192", rates(args.peers, args.seconds, 8_192), args.rounds, 8_192.0)
+        compare("frames a second at 8,192", rates(args.peers, args.seconds, 8_192), args, 8_192.0)
     if "pendulum" in only:
         words = ("--solve", "-200", "--env", "Pendulum-v1")
-        compare("seconds to -200 on Pendulum", times(args.peers, srl_solved, *words), args.rounds)
+        compare("seconds to -200 on Pendulum", times(args.peers, srl_solved, *words), args)
     if "cheetah" in only:
         words = ("--solve", "5500", "--env", "HalfCheetah-v5", "--limit", "150000", "--warmup", "10000")
-        compare("seconds to 5,500 on HalfCheetah", times(args.peers, srl_ran_well, *words), args.rounds)
+        compare("seconds to 5,500 on HalfCheetah", times(args.peers, srl_ran_well, *words), args)
 
 
 if __name__ == "__main__":
