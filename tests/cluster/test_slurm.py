@@ -187,7 +187,8 @@ def test_a_job_that_is_requeued_continues_in_its_run_folder(slurm: SlurmCluster,
         subprocess.run([sys.executable, "-m", "srl", "stop", str(folder)], check=True, capture_output=True)
         until(lambda: slurm.ask("squeue", "-h") == "", 60)
     except AssertionError:
-        raise AssertionError(out.read_text() if out.exists() else slurm.ask("squeue")) from None
+        said = out.read_text() if out.exists() else ""
+        raise AssertionError("\n".join([said, slurm.ask("squeue"), slurm.log()])) from None
     finally:
         slurm.ask("scancel", "--quiet", "--me")
         if how == "power":
