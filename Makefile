@@ -30,7 +30,9 @@ test-long: setup
 bench: setup
 	$(BIN)/srl bench limit experiment=cartpole
 
+# half_cheetah_distill needs a teacher
 expect: setup
+	test -d runs/half_cheetah_ppo || $(BIN)/python -m srl.launch experiment=half_cheetah_ppo --quiet
 	@failed=0; for name in $(EXPECTED); do $(BIN)/srl expect experiment=$$name --seeds 1,2,3 || failed=1; done; exit $$failed
 
 docs: site
