@@ -133,8 +133,7 @@ class ActorWorker(Resumable, Worker):
         slabs = self._reserved[number]
         for name, end in self._samples.items():
             if name not in slabs:
-                slab = end.alloc(number)
-                if slab is None:
+                if (slab := end.alloc(number)) is None:
                     return 0  # the next policy's slab is asked for after this one, so that two actors never wait for each other
                 slabs[name] = slab
         group.open(slabs)
@@ -149,8 +148,7 @@ class ActorWorker(Resumable, Worker):
     def _move(self, number: int, group: Group) -> int:
         """Take the answers that have arrived; with all of them, step the envs or finish the slab."""
         for policy in tuple(group.waiting):
-            answer = self._asks[policy].ready(number)
-            if answer is not None:
+            if (answer := self._asks[policy].ready(number)) is not None:
                 group.answer(policy, answer.tree, answer.version)
         if group.waiting:
             return 0
@@ -174,8 +172,7 @@ class ActorWorker(Resumable, Worker):
 
     def _warn(self, group: Group) -> None:
         """Log once if the env does something harmless that it did not declare."""
-        warnings = getattr(group.env, "warnings", None)
-        if warnings and not self._warned:
+        if (warnings := getattr(group.env, "warnings", None)) and not self._warned:
             self._warned = True
             self.context.log.warning(warnings[0])
             self.reading.maximum("env/outside_bounds", 1)

@@ -72,7 +72,7 @@ class PolicyWorker(Resumable, Worker):
                 self._params.wake_for(self.version)
             return 0
         before = time.perf_counter()
-        rows = cast("dict[str, Any]", asked.rows)
+        rows: Any = asked.rows
         asked.reply(answer(self.policy, self._info, rows, greedy=self.args.greedy), self.version)
         units = sum(asked.sizes)
         self.reading.time("inference", time.perf_counter() - before)
@@ -101,15 +101,11 @@ class PolicyWorker(Resumable, Worker):
 
     def _adopt(self, params: ParamSubscriber) -> None:
         """The newest weights, if there are newer ones."""
-        newer = params.latest(self.version)
-        if newer is not None:
-            self.version, tree = newer
-            assert isinstance(tree, dict)
+        if (newer := params.latest(self.version)) is not None:
+            self.version, tree = cast("tuple[int, Any]", newer)
             self.policy.load(tree["params"], self.version)
             self.reading.maximum("version", updates_of(self.version))
 
     def _worth_waiting(self) -> bool:
-        if self.args.min_batch <= 1:
-            return False
-        units, waited = self._asks.waiting()
+        units, waited = self._asks.waiting() if self.args.min_batch > 1 else (0, 0.0)
         return 0 < units < self.args.min_batch and waited < self.args.max_wait
