@@ -309,7 +309,14 @@ def _run(words: Sequence[str], changes: Sequence[str], folder: Path, until: int 
             time.sleep(_LOOK)
         out, err = process.communicate()
     found = _statuses(place)
-    return Outcome(tuple(changes), process.returncode, found[-1].parent if found else None, err.strip() or out.strip())
+    code = exit_code(process.returncode, RunFolder(found[-1].parent).read_status() if found else {}, process.pid)
+    return Outcome(tuple(changes), code, found[-1].parent if found else None, err.strip() or out.strip())
+
+
+def exit_code(code: int, status: Mapping[str, Any], pid: int) -> int:
+    """The exit code of a run. If the signal that pauses it came after its end, the process died of it, but the run did not."""
+    ended = status.get("pid") == pid and status.get("state") not in (None, "running")
+    return int(status["exit_code"]) if code == -signal.SIGTERM and ended else code
 
 
 def _statuses(place: Path) -> list[Path]:

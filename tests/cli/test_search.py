@@ -11,6 +11,7 @@ import pytest
 
 from srl.cli.launch import main
 from srl.cli.search import Range, budgets, drawn, halve, survivors
+from srl.cli.sweep import exit_code
 from srl.store.run_folder import RunFolder
 from tests.errors import raises
 
@@ -81,6 +82,14 @@ def test_a_halving_pauses_runs_lets_the_best_go_on_and_says_so(tmp_path: Path, c
     assert sum(event["event"] == "started" for event in events) == 2
     said = capsys.readouterr().out
     assert "2 rounds: 12,000, 36,000 env steps" in said and "stopped early" in said
+
+
+def test_a_run_that_ended_before_it_could_be_paused_has_ended_well() -> None:
+    assert exit_code(-15, {"pid": 7, "state": "done", "exit_code": 0}, 7) == 0
+    assert exit_code(-15, {"pid": 7, "state": "running", "exit_code": 75}, 7) == -15
+    assert exit_code(-15, {"pid": 6, "state": "preempted", "exit_code": 75}, 7) == -15
+    assert exit_code(75, {"pid": 7, "state": "preempted", "exit_code": 75}, 7) == 75
+    assert exit_code(-9, {}, 7) == -9
 
 
 def test_a_search_without_a_length_and_options_without_a_sweep_are_refused(tmp_path: Path, capsys: Any) -> None:
