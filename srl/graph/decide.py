@@ -115,7 +115,16 @@ def _lay_out(experiment: Experiment, machine: Machine, replayed: tuple[str, ...]
     if done.opponents is not None:
         add_opponents(built, done, sizes)
     reasons = [why, *(_named(name, chosen.why, sizes) for name, chosen in sizes.learners.items() if chosen.why)]
-    return Decided(experiment=done, graph=_graph(done, built.nodes, built.streams), why=tuple(filter(None, reasons)))
+    graph = _graph(done, built.nodes, built.streams)
+    unused = set(done.workers) - {name for node in graph.nodes for name in (node.name, node.worker)}
+    reasons += [f"workers.{kind} has no effect: {_absent(done)[kind]} is null" for kind in sorted(unused)]
+    return Decided(experiment=done, graph=graph, why=tuple(filter(None, reasons)))
+
+
+def _absent(experiment: Experiment) -> dict[str, str]:
+    """Kinds of workers that the experiment does without, and the section that is null."""
+    sections = {"evaluator": "evaluation", "viewer": "viewer", "league": "opponents"}
+    return {kind: section for kind, section in sections.items() if getattr(experiment, section) is None}
 
 
 def _named(policy: str, why: str, sizes: Sizes) -> str:
@@ -184,7 +193,7 @@ def _with_settings(streams: Sequence[Stream], wanted: Mapping[str, StreamSetting
 
 def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stream]) -> Graph:
     """The graph, with the settings of `workers:` and `streams:` applied."""
-    nodes, streams = with_workers(nodes, streams, experiment.workers)
+    nodes, streams = with_workers(nodes, streams, experiment.workers, _absent(experiment))
     nodes, streams = with_recorders(nodes, streams, experiment.record)
     checkpoint = experiment.checkpoint
     drawn = {node.args.get("slabs") == 0 for node in nodes if node.worker == "trainer"}

@@ -76,7 +76,7 @@ def decided(experiment: Experiment, sampling: Sampling, *, together: bool) -> Re
         warmup = _WARMUP if stop is None else min(_WARMUP, max(1, stop // _PART))
     elif stop is not None and warmup >= stop:
         raise UserError(
-            f"replay.warmup={warmup:,} is not below stop.env_steps={stop:,}: the run would end before the first update",
+            f"replay.warmup={warmup:,} must be below stop.env_steps={stop:,}, or the run ends before the first update",
             ("try", f"replay.warmup={stop // _PART}"),
             code="E04",
             path=("replay", "warmup"),

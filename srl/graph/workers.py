@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -19,9 +19,12 @@ _OF_NODES = [one.name for one in fields(Node) if one.name not in ("name", "worke
 
 
 def with_workers(
-    nodes: Sequence[Node], streams: Sequence[Stream], wanted: Mapping[str, Mapping[str, Any]]
+    nodes: Sequence[Node], streams: Sequence[Stream], wanted: Mapping[str, Mapping[str, Any]], absent: Collection[str] = ()
 ) -> tuple[list[Node], list[Stream]]:
-    """The nodes with these settings, and those that are added; the streams with those that new names stand for."""
+    """The nodes with these settings, and those that are added; the streams with those that new names stand for.
+
+    `absent`: kinds of workers that the run does without. Settings of these may be there all the same.
+    """
     done, joined = list(nodes), list(streams)
     for name, settings in wanted.items():
         given = dict(settings)
@@ -29,6 +32,8 @@ def with_workers(
         if use is not None:
             load(str, use, path=("workers", name, "use"))
         targets = [node for node in done if name in (node.name, node.worker)]
+        if not targets and use is None and name in absent:
+            continue
         if not targets and use is None:
             raise _unknown(name, done)
         new = [_changed(node, name, {**given, "worker": use or node.worker}, joined) for node in targets]

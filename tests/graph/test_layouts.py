@@ -166,6 +166,14 @@ def test_settings_of_workers_that_are_not_there_are_refused(workers, code, path,
     assert path is None or ".".join(map(str, caught.value.path)) == path
 
 
+def test_settings_of_an_evaluator_do_no_harm_in_a_run_without_one():
+    done = decide(experiment(evaluation=None, workers={"evaluator": {"on_failure": "leave"}}), machine=DESKTOP)
+    assert "evaluator" not in [node.worker for node in done.graph.nodes]
+    assert "workers.evaluator has no effect: evaluation is null" in done.why
+    there = decide(experiment(workers={"evaluator": {"on_failure": "leave"}}), machine=DESKTOP)
+    assert there.graph.node("evaluator").on_failure == "leave" and not [line for line in there.why if "no effect" in line]
+
+
 def test_a_worker_of_another_kind_joins_a_layout_by_its_ports():
     workers = {
         "buffer": {"use": "buffer", "size": 4, "ports": {"source": "samples.main", "sink": "kept"}},

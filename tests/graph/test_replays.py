@@ -172,5 +172,5 @@ def test_fewer_actors_than_shards_are_refused() -> None:
 
 
 def test_a_warmup_longer_than_the_run_is_refused() -> None:
-    with raises("E04", "replay.warmup", match="the run would end before the first update"):
+    with raises("E04", "replay.warmup", match="or the run ends before the first update"):
         laid_out(stop={"env_steps": 1_000}, replay={"warmup": 1_000})
