@@ -64,6 +64,10 @@ def _target(use: Any, args: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     registry = REGISTRIES["env"]
     if not isinstance(use, str):
         return _adapted(use, args)
+    if use in ("gym", "gym_vector") and isinstance(name := args.get("id"), str):
+        _import_family(name)
+        if _lacks_package(name):
+            raise _unknown(name)
     if use in registry or (":" in use and not _is_gym_id(use)):
         return _adapted(registry.resolve(use), args)
     if _has_mujoco(use, args):
@@ -132,13 +136,24 @@ def _import_family(name: str) -> None:
     """`ALE/Pong-v5` is registered by importing ale_py; likewise the other families."""
     import gymnasium
 
-    module, _ = _FAMILIES.get(re.split("[/-]", name)[0], ("", ""))
-    if module and importlib.util.find_spec(module.partition(".")[0]) is not None and name not in gymnasium.registry:
+    module, _ = _FAMILIES.get(_family(name), ("", ""))
+    if module and not _lacks_package(name) and name not in gymnasium.registry:
         logging.disable(logging.WARNING)  # MinAtar misses libraries that only its own pictures need
         family = importlib.import_module(module)
         logging.disable(logging.NOTSET)
         if hasattr(family, "register_envs"):
             family.register_envs()
+
+
+def _family(name: str) -> str:
+    """`ALE` of `ALE/Pong-v5`, `MiniGrid` of `MiniGrid-Empty-5x5-v0`."""
+    return re.split("[/-]", name)[0]
+
+
+def _lacks_package(name: str) -> bool:
+    """True if the package that registers this id is not installed."""
+    module, _ = _FAMILIES.get(_family(name), ("", ""))
+    return bool(module) and importlib.util.find_spec(module.partition(".")[0]) is None
 
 
 def _has_mujoco(name: str, args: Mapping[str, Any]) -> bool:
@@ -185,8 +200,8 @@ def _unknown(name: str) -> SrlError:
 
     names = [*REGISTRIES["env"].names(), *gymnasium.registry]
     error = NotImportable(f"no env is called '{name}'")
-    family = re.split("[/-]", name)[0]
-    if family in _FAMILIES and importlib.util.find_spec(_FAMILIES[family][0]) is None:
+    if _lacks_package(name):
+        family = _family(name)
         return error.add("try", f"pip install {_FAMILIES[family][1]}, which registers the {family} envs")
     if _is_parallel_module(name):
         return error.add("try", f"env='{{use: pettingzoo, id: {name}}}'")

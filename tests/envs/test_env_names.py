@@ -112,12 +112,29 @@ def test_an_atari_id_needs_no_import() -> None:
     env.close()
 
 
-def test_a_missing_package_is_named_with_our_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in gymnasium.registry if name.startswith("ALE/")]:
+def test_the_same_id_without_preprocessing_needs_no_import_either() -> None:
+    lines = (
+        "from srl.core.seeds import Seeds",
+        "from srl.envs.resolve import make_env",
+        "print(make_env({'use': 'gym', 'id': 'ALE/Pong-v5'}, 1, Seeds(0)).spec.teams['agent'].action)",
+    )
+    words = [sys.executable, "-c", "\n".join(lines)]  # a process in which nothing has imported ale_py
+    said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert "Discrete(n=6)" in said.stdout, said.stderr
+
+
+@pytest.mark.parametrize("component", ["ALE/Pong-v5", {"use": "gym", "id": "ALE/Pong-v5"}, "MinAtar/Breakout-v1"])
+def test_a_missing_package_is_named_with_our_extra(component: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in gymnasium.registry if name.startswith(("ALE/", "MinAtar/"))]:
         monkeypatch.delitem(gymnasium.registry, name)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'really-scalable-rl\[atari\]'"):
-        make_env("ALE/Pong-v5", 1, Seeds(0))
+
+    def absent(name: str) -> None:
+        if "." in name:  # as it does for a module of a package that is not there
+            raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("importlib.util.find_spec", absent)
+    with pytest.raises(UserError, match=r"pip install 'really-scalable-rl\[(atari|minatar)\]'"):
+        make_env(component, 1, Seeds(0))
 
 
 def test_an_env_named_by_file_is_called_by_what_can_be_typed(tmp_path: Path) -> None:
