@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from srl.cli.asking import ADDRESS, asking
 from srl.cli.parsing import Parser
@@ -15,7 +17,7 @@ from srl.store.run_folder import RunFolder
 def status(argv: list[str]) -> int:
     """One line per run, newest first; everything about a single run."""
     parser = Parser(
-        prog="srl status", description="list the newest runs: state, env steps, mean return of 100 episodes, duration"
+        prog="srl status", description="list the newest runs: state, env steps, mean return of the last 100 episodes, duration"
     )
     parser.add_argument(
         "folder", nargs="?", default="runs", help="a run folder, a folder with runs (default: runs), or a run's control.json"
@@ -28,7 +30,7 @@ def status(argv: list[str]) -> int:
         facts = asking(given.folder, given.address)(what="status")
         if (control := root / "control.json").is_file():
             facts["control"] = f"{control}: srl status, stop, logs and top take a copy of it on any machine"
-        print(aligned((key, str(value)) for key, value in facts.items()))
+        print(aligned(_lines(facts)))
         return 0
     if not root.is_dir():
         raise UserError(f"{root} does not exist", ("try", "python -m srl.launch experiment=cartpole, which makes a run"))
@@ -41,8 +43,21 @@ def status(argv: list[str]) -> int:
     return 0
 
 
+def _lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """All that is known of one run, with the words of the list."""
+    for key, value in facts.items():
+        if key == "incarnation" or value is None:  # for restarts; nothing that a person could use
+            continue
+        write = _WRITTEN.get(key, lambda value: str(value).lower() if isinstance(value, bool) else str(value))
+        yield _CALLED.get(key, key.replace("_", " ")), write(value)
+
+
+def _date(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+
+
 def _row(moment: float, run: RunFolder) -> tuple[str, ...]:
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else "?"
+    when = _date(moment) if moment else "?"
     try:
         facts, state = run.read_status(), run.state
     except UserError as error:
@@ -57,3 +72,13 @@ def _moment(run: RunFolder) -> float:
         return float(run.read_status().get("updated", 0.0))
     except UserError:
         return run.status.lstat().st_mtime
+
+
+_CALLED = {"mean_return": "return", "seconds": "duration"}
+_WRITTEN: dict[str, Callable[[Any], str]] = {
+    "created": _date,
+    "updated": _date,
+    "seconds": clock_time,
+    "env_steps": figure,
+    "mean_return": figure,
+}

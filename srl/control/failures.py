@@ -34,18 +34,24 @@ class Ending:
     text: str = ""
     drain: bool = True
     error: SrlError | None = None
+    counted: bool = False
+    """The text says what was done, which may be more when the run is over."""
 
 
 def reached(stop: Stop, totals: Totals) -> Ending | None:
     """The first stop condition that holds, or None."""
     mean = totals.episode_return
     if totals.finished:
-        return Ending("done", f"{totals.env_steps:,} env steps, {int(totals.total('updates')):,} updates")
+        return Ending("done", _done(totals), counted=True)
     if stop.episode_return is not None and mean is not None and mean >= stop.episode_return:
         return Ending("solved", f"mean return {figure(mean)} over the last 100 episodes")
     if stop.seconds is not None and totals.elapsed >= stop.seconds:
         return Ending("done", f"reached stop.seconds={stop.seconds:g}")
     return None
+
+
+def _done(totals: Totals) -> str:
+    return f"{totals.env_steps:,} env steps, {int(totals.total('updates')):,} updates"
 
 
 class Failures:
@@ -119,7 +125,8 @@ class Failures:
         ending = ending or Ending("worker failure", "the controller itself failed")
         waits = self._totals.waits() if ending.kind == "stalled" else {}
         failures = () if ending.kind == "user error" else tuple(self._fatal)
-        return RunResult(kind=ending.kind, headline=ending.text, failures=failures, error=ending.error, waits=waits)
+        text = _done(self._totals) if ending.counted else ending.text
+        return RunResult(kind=ending.kind, headline=text, failures=failures, error=ending.error, waits=waits)
 
     def failure(self, member: Member, exit: Message, obstacle: str = "") -> Failure:
         """How a process ended. `obstacle`: why the run cannot continue."""

@@ -14,6 +14,7 @@ from typing import Any
 from srl.control import desk
 from srl.control.members import Members
 from srl.core.errors import CannotWrite
+from srl.core.text import count
 from srl.core.types import FOREIGN, BoundEnd
 from srl.graph.spec import Graph
 from srl.observe.expectation import Expectation, figure
@@ -209,9 +210,9 @@ class RunLog:
     def _summary(self, result: RunResult) -> list[tuple[str, str]]:
         totals = self._totals
         facts = [("env steps", f"{totals.env_steps:,}"), ("updates", f"{int(totals.total('updates')):,}")]
-        if returns := totals.episode_returns:
+        if returns := totals.figures.returns():
             text = ", ".join(f"{team} {figure(mean)}".strip() for team, mean in returns.items())
-            facts.append(("return", f"{text} (last 100 episodes)"))
+            facts.append(("return", f"{text} (last {count(totals.figures.episodes(), 'episode')})"))
         seconds = self._graph.stop.seconds
         at_stop = totals.finished or (seconds is not None and totals.elapsed >= seconds)
         if self._expectation.wanted and (result.kind == "solved" or (result.kind == "done" and at_stop)):
@@ -240,8 +241,8 @@ class RunLog:
             "seed": self._graph.seed,
             "seconds": round(self._before + self._totals.elapsed, 3),
         }
-        if (mean := self._totals.episode_return) is not None:
-            own["mean_return"] = mean
+        if returns := self._totals.figures.returns():
+            own["mean_return"] = next(iter(returns.values()))
         if self._solved is not None:
             own["solved"] = self._solved
         if self._expectation.wanted:

@@ -30,7 +30,7 @@ CODES = {
     "E01": "no experiment has this name",
     "E02": "no such setting",
     "E03": "a value of the wrong type, or out of range",
-    "E04": "one size must be a multiple of another",
+    "E04": "sizes or numbers that do not fit together",
     "E05": "an env wrote something outside the space that it declared",
     "E06": "no pattern under `agents:` matches an agent of the env",
     "E07": "a name or path that does not lead to a class",

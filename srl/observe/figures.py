@@ -74,6 +74,12 @@ class Figures:
             if f"{name}/".startswith(f"{RETURN}/") and sum(number for _, number in self._episodes[name]) >= least
         }
 
+    def episodes(self) -> int:
+        """How many episodes the returns are means of: 100, or as many as there were."""
+        names = [name for name in self._episodes if f"{name}/".startswith(f"{RETURN}/")]
+        held = [sum(number for _, number in self._episodes[name]) for name in names]
+        return int(min([EPISODES, *held]))
+
     def training(self) -> dict[str, dict[str, float]]:
         """What algorithms reported last, by policy; the only one is ``""``."""
         found: defaultdict[str, dict[str, float]] = defaultdict(dict)

@@ -53,7 +53,7 @@ class Status:
     checkpoint: str = ""
     reached: Any = None
     mean_return: float | None = None
-    """Over the last 100 episodes."""
+    """Over the last 100 episodes, or as many as there were."""
     seconds: float = option(0.0, low=0)
     """Of all sessions together."""
     viewer: str = ""
@@ -273,7 +273,7 @@ class RunFolder:
         return UserError(
             f"run {self.path} is still active{f' (process {pid})' if pid else ''}",
             ("found", f"{self.path / LOCK} is locked"),
-            ("try", f"`kill -INT {pid or 'PID'}` and wait until it has saved, or start a new run without --resume"),
+            ("try", f"`srl stop {self.path}`, which saves and ends it, or start a new run without --resume"),
             code="E16",
         )
 

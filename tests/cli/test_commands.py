@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -173,6 +174,14 @@ def test_status_lists_runs(run, capsys):
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["updated", "state", "env", "steps", "return", "duration", "folder"]
     assert any(str(run) in row and " 00:00:0" in row for row in rows)
+
+
+def test_status_of_one_run_is_for_people(run, capsys):
+    assert verbs(["status", str(run)]) == 0
+    said = dict(line.split(None, 1) for line in capsys.readouterr().out.replace("env steps", "steps").splitlines())
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", said["created"]) and said["duration"].startswith("00:00:")
+    assert "," in said["steps"] or len(said["steps"]) < 4
+    assert said["folder"] == str(run) and "incarnation" not in said
 
 
 def test_an_unknown_command_names_the_nearest(capsys):

@@ -166,3 +166,12 @@ def test_a_phase_a_report_or_a_restart_breaks_the_silence() -> None:
     assert deaths.after(59, phases) is None
     ending = deaths.after(3, phases)
     assert ending is not None and ending.text == "no progress for 60 seconds; all workers are alive"
+
+
+def test_the_headline_counts_what_is_done_when_the_run_is_over() -> None:
+    """Of two trainers the first one is finished before the second: what that one does after it is in the result too."""
+    deaths = Deaths(graph())
+    ending = Ending("done", "1 env steps, 0 updates", counted=True)
+    reading = Reading.from_plain({"env_steps": ["count", 1000.0]})
+    deaths.totals.take("counter/0", ProcessReport(1.0, 0.0, 1, {"counter/0": WorkerReport(reading, 0.0, (), True, {})}))
+    assert deaths.failures.result(ending).headline == "1,000 env steps, 0 updates"

@@ -69,6 +69,13 @@ def test_the_last_line_names_the_return_of_every_team(names: list[str], text: st
     assert seen.episode_return is not None and math.isclose(seen.episode_return, 7.0)
 
 
+def test_the_last_line_says_of_how_few_episodes_the_return_is() -> None:
+    seen = totals()
+    seen.take("counter/0", entry("counter/0", "out", reading={"episode/return": ["episode", 70.0, 10.0]}))
+    result = RunLog(graph(), seen, None, None).finish(RunResult(kind="done"))
+    assert ("return", "7 (last 10 episodes)") in result.summary and seen.episode_return is None
+
+
 def test_a_process_that_is_gone_uses_nothing_which_is_not_zero() -> None:
     seen = totals()
     seen.take("adder/0", entry("adder/0", "in"))

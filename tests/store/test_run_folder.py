@@ -95,7 +95,7 @@ def test_a_folder_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path:
     with raises("E16") as caught:
         run.hold()
     assert str(run.path) in caught.value.headline and "4711" in caught.value.headline
-    assert "kill -INT 4711" in dict(caught.value.facts)["try"]
+    assert "srl stop" in dict(caught.value.facts)["try"]
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
     assert not run.is_live and run.state == "died"
