@@ -1,7 +1,7 @@
 """Curves of the page about experiments, from finished runs: python docs/site/curves.py RUNS [FOLDER]
 
-RUNS is a folder of runs, such as `runs` after `srl expect experiment=cartpole --seeds 1,2,3`. For every experiment in it this
-writes NAME.json (what was measured, thinned) and NAME.svg (the picture) in FOLDER, or in docs/curves.
+RUNS is a folder of runs, such as `runs/cartpole_expect` after `srl expect experiment=cartpole --seeds 1,2,3`. For every
+experiment in it this writes NAME.json (what was measured, thinned) and NAME.svg (the picture) in FOLDER, or in docs/curves.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import srl
+from srl.config.find import list_experiments
 from srl.store.run_folder import RunFolder
 
 HERE = Path(__file__).parents[1] / "curves"
@@ -22,10 +23,13 @@ WIDE, HIGH, LEFT, BOTTOM, TOP, RIGHT = 720, 300, 64, 40, 14, 14
 
 def main() -> None:
     """Read every run below the folder."""
+    if len(sys.argv) < 2 or not Path(sys.argv[1]).is_dir():
+        sys.exit(__doc__)
+    known = list_experiments()
     found: dict[str, list[dict[str, Any]]] = {}
     for folder in sorted(RunFolder.below(Path(sys.argv[1])), key=lambda one: one.read_status()["seed"]):
-        if (run := measured(folder)) is not None:
-            found.setdefault(folder.read_status()["experiment"], []).append(run)
+        if (run := measured(folder)) is not None and (name := folder.read_status()["experiment"]) in known:
+            found.setdefault(name, []).append(run)
     place = Path(sys.argv[2]) if len(sys.argv) > 2 else HERE
     for name, seeds in found.items():
         record = {"experiment": name, "expect": expected(name), "seeds": seeds}

@@ -55,7 +55,7 @@ def section_help(name: str) -> str:
     """One section, or the settings of one component by its name."""
     if name in SECTIONS:
         about = " ".join((SECTIONS[name].__doc__ or "").split())
-        return f"{name}: {about}\n{_table(describe(SECTIONS[name]))}"
+        return f"{textwrap.fill(f'{name}: {about}', _WIDTH)}\n{_table(describe(SECTIONS[name]))}"
     if name == "layout":
         return _layouts()
     if name in _COMPONENTS:
@@ -89,7 +89,8 @@ def _by_name(name: str) -> str | None:
             schema = getattr(found, "Config", None) or getattr(found, "Args", None)
             parts = (schema,) if schema is not None else getattr(found, "PARTS", ())
             about = " ".join((found.__doc__ or "").split())
-            return f"{kind} {name}: {about}\n{_table(row for part in parts for row in _nested(part)) or '  no settings'}"
+            head = textwrap.fill(f"{kind} {name}: {about}", _WIDTH)
+            return f"{head}\n{_table(row for part in parts for row in _nested(part)) or '  no settings'}"
     return None
 
 

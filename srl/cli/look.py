@@ -10,19 +10,29 @@ from srl.core.text import aligned
 from srl.graph.spec import Graph
 from srl.plan.prepare import prepare
 
+_ALSO = {"learner": ["auto"], "layout": ["auto"], "transport": ["auto"], "launcher": ["local"]}
+"""Names that stand for no class."""
+_WHERE = {
+    "env": ", and every Gymnasium id",
+    "transport": " (streams.all.via)",
+    "rule": ", latest-<n> (opponents.choose)",
+    "transform": " (workers.NAME.transform of a buffer)",
+}
+"""What else may be said, and where a name goes if the setting is not called like it."""
+
 
 def list_(argv: list[str]) -> int:
     """The experiments, each with a line about it, then all names that a file can use."""
     Parser(prog="srl list", description="list the experiments, and the names that they can use").parse_args(argv)
     from srl.config.find import list_experiments
-    from srl.core.registry import REGISTRIES
+    from srl.core.registry import REGISTRIES, load_plugins
 
+    load_plugins(())  # those that are installed
     found = list_experiments()
     print("experiments")
     print(indent(aligned(found.items()), "  "))
-    for kind in ("env", "policy", "algorithm", "worker"):
-        print(f"{kind}: {', '.join(REGISTRIES[kind].names())}")
-    print(f"layout: auto, {', '.join(REGISTRIES['layout'].names())}")
+    for kind, registry in REGISTRIES.items():
+        print(f"{kind}: {', '.join([*_ALSO.get(kind, []), *registry.names()])}{_WHERE.get(kind, '')}")
     return 0
 
 

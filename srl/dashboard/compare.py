@@ -23,6 +23,8 @@ AT_THE_END = 0.05
 GRID = 72
 """Points of a curve in the terminal."""
 _BARS = "▁▂▃▄▅▆▇█"
+_NAME = 60
+"""A group with a longer name has its letter only."""
 _OF_ONE_RUN = ("seed", "name", "dashboard")
 """Settings in which the runs of one group may differ."""
 
@@ -152,7 +154,7 @@ def _figures(found: Comparison) -> str:
             final = interval([group.final])
             chance = f"{100 * probability_of_improvement(group.final, first):.0f} %" if number and len(first) else ""
             cells = [figure(final.value), _range(final) if len(group.curves) > 1 else "one seed", chance]
-        name = f"{_letter(number)} {group.label}" if len(found.groups) > 1 else group.label
+        name = f"{_letter(number)} {group.label if len(group.label) <= _NAME else ''}".rstrip()  # the settings are above
         means = [figure(sum(values) / len(values)) if values else "" for values in (group.evaluated, group.env_steps, group.wall)]
         rows.append((name, str(len(group.runs)), cells[0], cells[1], *means, cells[2]))
     told = [at for at in range(len(head)) if any(row[at] for row in rows[1:])]  # no column without a figure

@@ -57,7 +57,7 @@ class MinAtarPlanes(gymnasium.ObservationWrapper[Any, Any, Any]):
 class MiniGridPlanes(gymnasium.ObservationWrapper[Any, Any, Any]):
     """What the agent sees as planes `[height, width, 21]`, and where it looks."""
 
-    about = "what is seen as 21 planes (kinds, colours, states), and the direction; the text of the mission is left out"
+    about = "the view as 21 planes (kinds, colours, states), and the direction; the text of the mission is left out"
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)

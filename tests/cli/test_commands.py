@@ -169,6 +169,13 @@ def test_looking_commands_answer(words, capsys):
     assert capsys.readouterr().out
 
 
+def test_list_has_every_kind_of_name(capsys):
+    assert verbs(["list"]) == 0
+    said = capsys.readouterr().out
+    for line in ("learner: auto, single, split", "launcher: local, external", "sink: prometheus", "transport: auto, inproc"):
+        assert f"\n{line}" in said
+
+
 def test_status_lists_runs(run, capsys):
     assert verbs(["status", str(run.parent.parent)]) == 0
     head, *rows = capsys.readouterr().out.splitlines()

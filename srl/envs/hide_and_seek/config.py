@@ -59,8 +59,9 @@ class Arena:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Teams:
     hiders: Range = option((2, 2), low=1)
+    """Range of the number of hiders, drawn uniformly; there is room for the upper end."""
     seekers: Range = option((2, 2), low=0)
-    """Ranges of team sizes, drawn uniformly; the upper ends are the capacity."""
+    """The same of seekers."""
     counts: Literal["episode", "process"] = "episode"
     """When team sizes are drawn: for every episode, or once per process."""
     hider_placement: Literal["uniform", "room"] = "uniform"
