@@ -191,10 +191,16 @@ def _compose(
 
 
 def _everywhere(composed: Composed) -> Composed:
-    env = composed.data.get("env")
-    used = env.get("use") if isinstance(env, Mapping) else env
-    name = composed.name or (used if isinstance(used, str) else "")
+    name = composed.name or _called(composed.data.get("env"))
     return replace(composed, data=absolute(composed.data, exact_run), name=name)
+
+
+def _called(env: Any) -> str:
+    """The name of an experiment without a file: that of its env, `CartPole-v1` also of `{use: gym_vector, id: CartPole-v1}`."""
+    if isinstance(env, Mapping):
+        use, named = env.get("use", "gym"), env.get("id")
+        env = named if use in REGISTRIES["env"].names() and isinstance(named, str) else env.get("use")
+    return env if isinstance(env, str) else ""
 
 
 def _differences(before: Any, after: Any, places: Provenance, path: tuple[str, ...] = ()) -> list[str]:

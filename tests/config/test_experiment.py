@@ -10,6 +10,7 @@ from srl.config.yaml import dump, parse
 from srl.core.types import Component
 from srl.graph.build import graph_to_yaml
 from srl.graph.decide import decide
+from srl.plan.prepare import prepare
 from tests.errors import raises
 
 FILE = """\
@@ -147,3 +148,16 @@ def test_a_graph_in_place_of_an_experiment_is_known_as_one(tmp_path):
     assert lines["from"].startswith(f"{file}:")
     assert lines["try"] == "of a run: its folder, or the config.yaml there"
     assert lines["or"] == "its nodes and streams under `graph:` of a file that has env, policy and algorithm"
+
+
+@pytest.mark.parametrize(
+    ("env", "called"),
+    [
+        ("CartPole-v1", "CartPole-v1"),
+        ({"use": "gym_vector", "id": "CartPole-v1"}, "CartPole-v1"),
+        ({"use": "pettingzoo", "id": "mpe2.simple_tag_v3"}, "mpe2.simple_tag_v3"),
+        ({"use": "docs/examples/my_env.py:Corridor", "length": 9}, "Corridor"),
+    ],
+)
+def test_a_run_without_a_file_is_called_like_its_env(env, called):
+    assert prepare(settings={"env": env, "algorithm": "ppo"}, inspect=False).graph.name == called
