@@ -46,10 +46,15 @@ def status(argv: list[str]) -> int:
 def _lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """All that is known of one run, with the words of the list."""
     for key, value in facts.items():
-        if key == "incarnation" or value is None:  # for restarts; nothing that a person could use
+        if key == "incarnation" or value in (None, "", {}):  # for restarts; nothing that a person could use
             continue
-        write = _WRITTEN.get(key, lambda value: str(value).lower() if isinstance(value, bool) else str(value))
-        yield _CALLED.get(key, key.replace("_", " ")), write(value)
+        yield _CALLED.get(key, key.replace("_", " ")), _WRITTEN.get(key, _plain)(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key.replace('_', ' ')} {_plain(one)}" for key, one in value.items())
+    return str(value).lower() if isinstance(value, bool) else figure(value) if isinstance(value, float) else str(value)
 
 
 def _date(moment: float) -> str:
