@@ -45,11 +45,11 @@ def fences(kind: str) -> Iterator[tuple[str, str]]:
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """(place, words) of every command of ours in a shell fence, and in backticks with `python -m srl` or `srl VERB` in front."""
+    """(place, words) of every command of ours: in a shell fence, or in backticks and beginning as one, also in a container."""
     lines = [(place, line) for kind in ("bash", "sh", "sh by hand") for place, text in fences(kind) for line in text.splitlines()]
     for page in PAGES:
         prose = FENCE.sub("", page.read_text())
-        lines += [(name(page), code) for code in re.findall(r"`((?:python -m srl|srl )[^`]*)`", prose)]
+        lines += [(name(page), code) for code in re.findall(r"`((?:python -m srl|srl |kubectl exec )[^`]*)`", prose)]
     for place, line in lines:
         for part in line.split("&&"):
             words = shlex.split(part, comments=True)
@@ -57,6 +57,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
                 yield place, words[2:]
             elif words[:1] == ["srl"]:
                 yield place, words
+            elif "--" in words and words[words.index("--") + 1] == "srl":  # in a container or on another host
+                yield place, words[words.index("--") + 1 :]
 
 
 LAUNCHES = [(place, words[1:]) for place, words in commands() if words[0] == "srl.launch"]
