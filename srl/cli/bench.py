@@ -44,6 +44,10 @@ class Costs:
 
 def bench(argv: list[str]) -> int:
     """Measure and print. The ratio can be compared between machines."""
+    if not argv:
+        raise UserError(
+            "srl bench needs limit or scale", ("try", "srl bench limit experiment=cartpole"), ("all", "srl bench --help")
+        )
     if argv[:1] == ["scale"]:
         from srl.cli.scale import scale
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass, replace
 
 from srl.config.experiment import SECTIONS, Experiment
+from srl.config.find import list_experiments
 from srl.core.errors import UserError
 from srl.core.load import nearest
 from srl.core.option import Row, describe, hints_of, settings
@@ -67,6 +68,8 @@ def section_help(name: str) -> str:
         return _table([rows[name]])
     known = [*SECTIONS, *_COMPONENTS, "layout", *REGISTRIES["algorithm"].names(), *REGISTRIES["policy"].names()]
     error = UserError(f"there is no help on '{name}'")
+    if name in list_experiments():
+        raise error.add("try", f"python -m srl.launch experiment={name} --print-config")
     if near := nearest(name, known):
         error.add("did you mean", f"--help {near}?")
     raise error.add("sections", ", ".join([*SECTIONS, *_COMPONENTS, "layout"]))

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from srl.core.errors import UserError
+from srl.core.errors import Fact, UserError
 from srl.core.load import nearest
 
 
@@ -20,6 +20,10 @@ class Parser(argparse.ArgumentParser):
         return super().parse_intermixed_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
+        if missing := message.partition("arguments are required: ")[2]:
+            raise UserError(
+                f"{self.prog} needs {missing.replace(', ', ' and ')}", *self._example(), ("all", f"{self.prog} --help")
+            )
         error = UserError(f"{self.prog}: {message}")
         unknown = message.partition("unrecognized arguments: ")[2].split()
         known = [option for action in self._actions for option in action.option_strings]
@@ -28,6 +32,11 @@ class Parser(argparse.ArgumentParser):
         elif unknown and (near := nearest(unknown[0].partition("=")[0], known)):
             error.add("did you mean", f"{near}?")
         raise error.add("all", f"{self.prog} --help")
+
+    def _example(self) -> list[Fact]:
+        """What could be typed instead of the command alone."""
+        asked = [one.dest for one in self._actions if not one.option_strings]
+        return [("try", f"{self.prog} runs/cartpole")] if asked and asked[0].lower() in ("run", "runs") else []
 
 
 def number(text: str) -> int:

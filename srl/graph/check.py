@@ -12,10 +12,10 @@ from srl.core.machine import Machine
 from srl.core.option import written
 from srl.core.registry import REGISTRIES
 from srl.core.text import article, count
-from srl.core.types import HOME, SIDES
+from srl.core.types import HOME, LOCAL, SIDES
 from srl.core.where import dotted
 from srl.graph.connections import check_connections
-from srl.graph.hosts import check_hosts, crowded, processes_by_host
+from srl.graph.hosts import check_hosts, crowded, home_of, processes_by_host
 from srl.graph.placement import members, owner, processes, processes_by_side, via_of
 from srl.graph.spec import Graph, Node, Stream
 
@@ -134,6 +134,10 @@ def notes(graph: Graph, machine: Machine) -> list[str]:
             )
         if stream.compress is not None and (via := via_of(graph, stream)) in ("inproc", "shm"):
             found.append(f"stream '{stream.name}': compress={stream.compress} has no effect over {via}, only over zmq")
+    if graph.launcher.use != LOCAL and all(node.hosts == HOME for node in graph.nodes) and home_of(graph.launcher) is None:
+        found.append(
+            f"launcher {graph.launcher.use} has nothing to start: place workers on hosts, as with workers.actor.hosts=NAME"
+        )
     if graph.stop == type(graph.stop)():
         found.append("no stop condition: the run ends at Ctrl-C, and schedules stay at their start")
     elif not (graph.stop.env_steps or graph.stop.updates or graph.stop.seconds):

@@ -176,7 +176,7 @@ def _compose(
 ) -> tuple[Composed, tuple[str, ...]]:
     if resume is None:
         composed = _everywhere(compose(experiment, overrides, settings=settings))
-        if not composed.data:
+        if not composed.name and not settings and "env" not in composed.data:
             raise UserError(
                 "no experiment is named",
                 ("try", "experiment=cartpole    all: python -m srl list"),

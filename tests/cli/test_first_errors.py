@@ -1,11 +1,15 @@
 """What goes wrong in the first hour: what is refused before anything starts, and what is left behind."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from srl.__main__ import main as verbs
 from srl.cli.launch import main
 from srl.store.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
 
 
 def refused(capsys, *words: str) -> str:
@@ -122,3 +126,23 @@ def test_an_interrupt_while_the_folder_is_made_leaves_none(writing, folder, monk
     monkeypatch.setattr(RunFolder, writing, interrupt)
     assert main(["my"]) == 130
     assert list((folder / "runs").glob("*/*")) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "facts"),
+    [
+        (["srl", "bench"], ["srl bench needs limit or scale", "try: srl bench limit experiment=cartpole"]),
+        (["srl", "bench", "limit"], ["no experiment is named", "try: experiment=cartpole"]),
+        (["srl", "expect"], ["no experiment is named", "try: experiment=cartpole"]),
+        (["srl", "watch"], ["srl watch needs run", "try: srl watch runs/cartpole"]),
+        (["srl", "compare"], ["srl compare needs RUN", "try: srl compare runs/cartpole"]),
+        (["srl.launch", "algorithm=ppo"], ["no experiment is named", "env=CartPole-v1 algorithm=ppo"]),
+        (["srl.launch", "--help", "cartpole_dqn"], ["python -m srl.launch experiment=cartpole_dqn --print-config"]),
+    ],
+)
+def test_a_command_without_what_it_needs_says_what_could_be_typed(command, facts, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    program, *words = command
+    assert (verbs if program == "srl" else main)(words) == 2
+    said = capsys.readouterr().err
+    assert all(fact in said for fact in facts), said

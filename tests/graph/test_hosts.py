@@ -100,6 +100,9 @@ def test_too_many_and_too_few_workers_are_noted() -> None:
     assert any("1 host of 'cpu' without a worker" in note for note in notes(idle, DESKTOP))
     unused = graph(hosts={"cpu": {"count": 2, "cores": 4}, "gpu": {"gpus": 1}})
     assert any("no worker is placed on hosts 'gpu'" in note for note in notes(unused, DESKTOP))
+    alone = graph(hosts={}, workers={})
+    assert any("launcher loopback has nothing to start" in note for note in notes(alone, DESKTOP))
+    assert not any("nothing to start" in note for work in (crowded, idle, unused) for note in notes(work, DESKTOP))
 
 
 @pytest.mark.parametrize(
