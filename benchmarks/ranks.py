@@ -1,12 +1,16 @@
 """PPO on CartPole with one and with two trainers, in turn: updates, then whole runs. About two minutes on idle cores.
 
     python benchmarks/ranks.py [--rounds 5] [--seconds 1] [--runs 3] [--run-seconds 12]
+    python benchmarks/ranks.py --sums 300
 
 Each process trains a batch that lies in its memory, as the trainers of a run do: the whole one, or its half. Printed are CPU
 and wall time of an update, and how much of it the trainers wait for each other. On quiet cores the wall time is the rate of a
 run that its trainers limit; where cores are shared with others, the CPU time of the busiest trainer says what it would be.
 
 Whole runs are those of experiment cartpole_fast, whose actors need cores too: median env steps a second of their second half.
+
+With --sums nothing is trained: two processes sum so many times, through shared memory and as trainers on two hosts do, over
+loopback TCP.
 """
 
 from __future__ import annotations
@@ -33,10 +37,17 @@ from srl.api.policy import PolicySpec
 from srl.api.slab import SlabShape, slab_spec
 from srl.core.spec import Leaf, zeros
 from srl.learners.base import Task
-from srl.learners.ranks import Agreement
+from srl.learners.ranks import Meeting
 from srl.learners.single import SingleLearner
 from srl.nets.actor_critic import ActorCritic
 from srl.plan.prepare import prepare
+from srl.streams.base import StreamSpec
+from srl.streams.open import open_end
+from srl.streams.sum import RECORD
+from srl.streams.transport import Network
+from srl.streams.wakeup import Wakeup
+from srl.streams.zmq import new_curve_keys
+from srl.workers.sums import StreamSums
 
 from timed import rate_of
 
@@ -46,6 +57,9 @@ CASES = {
     "wide: 8,192 rows, minibatch 2,048, 4 epochs, 2 x 256": (8192, 2048, 4, 256),
 }
 STEPS = 32
+WAYS = ("shared memory", "TCP", "TCP with CURVE")
+SUMMED = (5_000, 150_000)
+"""Floats."""
 
 
 class Timed(Ranks):
@@ -111,12 +125,63 @@ def measured(case: tuple[int, int, int, int], ranks: Timed | None, seconds: floa
 def rank(index: int, place: str, order: Any, out: Any) -> None:
     """One of two processes: it measures whenever it is told to."""
     torch.set_num_threads(1)
-    agreement = Agreement(Path(place), index, 2)
-    ranks = Timed(agreement.wait())
+    meeting = Meeting(Path(place), index, 2)
+    ranks = Timed(meeting.wait())
     while (asked := order.get()) is not None:
         name, seconds = asked
         out.put((index, measured(CASES[name], ranks, seconds)))
-    agreement.close()
+    meeting.close()
+
+
+def summing(index: int, way: str, place: str, pipe: Any, calls: int, out: Any) -> None:
+    """One of two processes: seconds of each sum, and CPU seconds of all."""
+    torch.set_num_threads(1)
+    if way == "shared memory":
+        ranks = Meeting(Path(place), index, 2).wait()
+    else:
+        wakeup, curve = Wakeup(), new_curve_keys() if "CURVE" in way else None
+        spec = StreamSpec(name="sums", kind="sum", via="zmq", record=RECORD)
+        end = open_end(spec, "rank", name=f"sums:rank/{index}", wakeup=wakeup, network=Network(curve=curve))
+        pipe.send(dict(end.address()))
+        address = pipe.recv()
+        end.attach(address["name"], address)
+        ranks = Ranks(index, 2)
+        ranks.sums["cpu"] = StreamSums(end, 2, wakeup.deliver, wakeup.wait)  # type: ignore[arg-type]
+    for size in SUMMED:
+        x, times, cpu = torch.zeros(size), [], 0.0
+        for call in range(calls + 10):
+            if call == 10:
+                cpu = time.process_time()
+            begun = time.perf_counter()
+            ranks.total(x)
+            times.append(time.perf_counter() - begun)
+        out.put((index, size, statistics.median(times[10:]), (time.process_time() - cpu) / calls))
+    pipe.send(b"")
+    pipe.recv()  # the other one may need an acknowledgement
+
+
+def all_sums(calls: int, rounds: int) -> None:
+    """Milliseconds of one sum, by each way in turn."""
+    context = multiprocessing.get_context("spawn")
+    found: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    for _ in range(rounds):
+        for way in WAYS:
+            out, pipes = context.Queue(), context.Pipe()
+            with tempfile.TemporaryDirectory() as folder:
+                pair = [
+                    context.Process(target=summing, args=(index, way, f"{folder}/meet", pipes[index], calls, out))
+                    for index in range(2)
+                ]
+                for process in pair:
+                    process.start()
+                for index, size, wall, cpu in [out.get() for _ in range(2 * len(SUMMED))]:
+                    if index == 0:
+                        found.setdefault((size, way), []).append((wall, cpu))
+                for process in pair:
+                    process.join()
+    for (size, way), rows in sorted(found.items(), key=lambda one: (one[0][0], WAYS.index(one[0][1]))):
+        wall, cpu = (1000 * statistics.median(each) for each in zip(*rows, strict=True))
+        print(f"{size:9,} floats  {way:15} {wall:6.2f} ms  {cpu:6.2f} ms CPU")
 
 
 def main() -> None:
@@ -125,7 +190,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement")
     parser.add_argument("--runs", type=int, default=3, help="pairs of whole runs")
     parser.add_argument("--run-seconds", type=float, default=12.0, help="of one run, from its start")
+    parser.add_argument("--sums", type=int, default=0, help="measure so many sums of each size and way, and nothing else")
     args = parser.parse_args()
+    if args.sums:
+        all_sums(args.sums, args.rounds)
+        return
     torch.set_num_threads(1)
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:

@@ -178,7 +178,12 @@ FOREIGN = {"hostile": "not of this run", "stranger": "unknown peer", "handshake"
 connections that broke before their handshake was over."""
 
 
-SIDES = {"sample": ("producer", "consumer"), "infer": ("client", "server"), "param": ("publisher", "subscriber")}
+SIDES = {
+    "sample": ("producer", "consumer"),
+    "infer": ("client", "server"),
+    "param": ("publisher", "subscriber"),
+    "sum": ("rank", "rank"),
+}
 """Kind of stream -> its two sides."""
 
 

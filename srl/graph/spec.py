@@ -50,7 +50,7 @@ class Stream:
     """One stream by name. The ports of the nodes say which workers use it."""
 
     name: str
-    kind: Literal["sample", "infer", "param"]
+    kind: Literal["sample", "infer", "param", "sum"]
     via: str = "auto"
     """A registered transport, or auto: by placement."""
     route: Literal["fair", "drop"] = "fair"

@@ -9,12 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import nn
 
 from srl.api.batch import Ranks
 from srl.core.errors import OthersLost, RunError, UserError
-from srl.learners.sums import SharedSums
+from srl.learners.sums import SharedSums, Sums
 
 _C10D: Any = torch.distributed  # its stubs lack half of it
 Watch: TypeAlias = Callable[[int, Callable[[], Any]], None]
@@ -34,17 +35,58 @@ class Agreed(NamedTuple):
 
 
 class Agreement:
-    """Meets the other ranks, and asks them before every update, without waiting."""
+    """Asks the other ranks before every update, without waiting. They are connected, and sums on all devices go one way."""
+
+    def __init__(self, sums: Sums, device: str = "cpu") -> None:
+        self.ranks = Ranks(sums.index, sums.size)
+        self.ranks.sums |= {"cpu": sums, torch.device(device).type: sums}
+        self._sums = sums
+        self._words = np.zeros(4)
+        self._updates = -1
+
+    @property
+    def open(self) -> bool:
+        """A question is under way."""
+        return self._updates >= 0
+
+    @property
+    def met(self) -> bool:
+        """All ranks are connected."""
+        return True
+
+    def ask(self, updates: int, env_steps: int, seconds: float, stops: bool) -> None:
+        """Before the update after so many: the env steps that the own batch brings, and whether this rank stops here."""
+        self._words[:] = [updates, env_steps, seconds if self.ranks.index == 0 else 0.0, stops]
+        self._updates = updates
+        self._sums.put(self._words)
+
+    def answer(self) -> Agreed | None:
+        """What all ranks have said, once they have. OthersLost if one is gone."""
+        if not self.open or not self._sums.ready():
+            return None
+        self._sums.take(self._words)
+        asked, self._updates = self._updates, -1
+        updates, env_steps, seconds, stops = self._words.tolist()
+        if updates != asked * self.ranks.size:
+            raise RunError(f"the trainers of this policy are not at the same update: this one is at {asked}")
+        return Agreed(int(env_steps), seconds, stops > 0.0)
+
+    def close(self) -> None:
+        """Give everything back. Idempotent."""
+
+
+class Meeting(Agreement):
+    """Ranks on one host, which sum through shared memory on CPUs and by NCCL on GPUs. They look for each other first."""
+
+    _sums: SharedSums
 
     def __init__(self, place: Path, index: int, size: int, device: str = "cpu", watch: Watch | None = None) -> None:
         """`place`: a file that no other group of ranks uses; all of them name the same one. `watch(descriptor, call)` lets an
         event loop call this one when something came."""
-        self.ranks = Ranks(index, size)
-        self._sums = SharedSums(index, size)
+        super().__init__(SharedSums(index, size))
+        self.ranks.sums.clear()  # until they have met
         self._place, self._device, self._watch = place, torch.device(device), watch
         self._failed: Exception | None = None
-        self._words = torch.zeros(4, dtype=torch.float64)
-        self._updates = -1
         self._hears = False
         self._lock = threading.Lock()
         self._closed = False
@@ -55,13 +97,7 @@ class Agreement:
         self._meeting.start()
 
     @property
-    def open(self) -> bool:
-        """A question is under way."""
-        return self._updates >= 0
-
-    @property
     def met(self) -> bool:
-        """All ranks are connected."""
         if self._failed is not None:
             raise OthersLost("the trainers of this policy cannot meet", ("because", str(self._failed)))
         if not self.ranks.sums:
@@ -78,27 +114,8 @@ class Agreement:
         assert self.met
         return self.ranks
 
-    def ask(self, updates: int, env_steps: int, seconds: float, stops: bool) -> None:
-        """Before the update after so many: the env steps that the own batch brings, and whether this rank stops here."""
-        own = [float(updates), float(env_steps), seconds if self.ranks.index == 0 else 0.0, float(stops)]
-        self._words.copy_(torch.tensor(own, dtype=torch.float64))
-        self._updates = updates
-        self._sums.put(self._words)
-
-    def answer(self) -> Agreed | None:
-        """What all ranks have said, once they have. OthersLost if one is gone."""
-        self._sums.hear()
-        if not self.open or not self._sums.ready():
-            return None
-        self._sums.take(self._words)
-        asked, self._updates = self._updates, -1
-        updates, env_steps, seconds, stops = self._words.tolist()
-        if updates != asked * self.ranks.size:
-            raise RunError(f"the trainers of this policy are not at the same update: this one is at {asked}")
-        return Agreed(int(env_steps), seconds, stops > 0.0)
-
     def close(self) -> None:
-        """Give the connections back. Idempotent. Those of ranks that have not met are closed by the end of their processes."""
+        """The connections of ranks that have not met are closed by the end of their processes."""
         with self._lock:
             if not self._closed and self.ranks.sums:
                 os.close(self._came)

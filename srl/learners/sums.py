@@ -1,4 +1,4 @@
-"""Sums over processes of one host, through shared memory: each writes its part, tells the others, and adds up all parts."""
+"""Sums over the processes of all ranks: what they have in common, and those of one host, through shared memory."""
 
 from __future__ import annotations
 
@@ -6,36 +6,85 @@ import json
 import mmap
 import os
 import select
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from srl.core.errors import OthersLost
-
-_SLOT = 4 << 20
-"""Bytes of one part. Longer tensors are summed piece by piece."""
+from srl.core.tree import Array
 
 
-class SharedSums:
-    """One of `size` processes. All of them sum the same tensors in the same order, and get bit-identical results.
+class Sums(ABC):
+    """One of `size` processes. All of them sum the same arrays in the same order, and get bit-identical results."""
+
+    piece: ClassVar[int]
+    """Bytes that are summed at once. Longer arrays are summed piece by piece."""
+
+    def __init__(self, index: int, size: int) -> None:
+        self.index, self.size = index, size
+
+    def total(self, x: Tensor) -> Tensor:
+        """The sum, written into `x`. Waits for the others; OthersLost if one is gone."""
+        flat = x.detach().cpu().contiguous().view(-1)
+        self.sum(flat.numpy())
+        if flat.data_ptr() != x.data_ptr():
+            x.copy_(flat.view_as(x))
+        return x
+
+    def sum(self, x: Array) -> None:
+        """The same of a flat array."""
+        step = self.piece // x.itemsize
+        for start in range(0, len(x), step):
+            self._sum(x[start : start + step])
+
+    def _sum(self, x: Array) -> None:
+        """Of one piece."""
+        self.put(x)
+        self.wait()
+        self.take(x)
+
+    @abstractmethod
+    def put(self, x: Array) -> None:
+        """The first half of the sum of a piece: give the own part to the others."""
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """True if `take` need not wait. OthersLost if it would wait for ever."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Return when `ready` is true."""
+
+    @abstractmethod
+    def take(self, x: Array) -> None:
+        """The second half, once all parts are there; `x` is what was put. They are added in one order everywhere."""
+
+    def close(self) -> None:
+        """Give everything back. Idempotent."""
+
+
+class SharedSums(Sums):
+    """Sums on one host: each process writes its part into memory of its own, tells the others, and adds up all parts.
 
     A call writes into one of two slots in turn: nobody is two calls ahead of a process that has not read the last but one. A byte
     through a pipe says that the part is there, and the end of a pipe that the other process is gone.
     """
 
+    piece = 4 << 20
+
     def __init__(self, index: int, size: int) -> None:
-        self.index, self.size = index, size
+        super().__init__(index, size)
         self._memory = os.memfd_create("srl ranks", os.MFD_CLOEXEC)
-        os.ftruncate(self._memory, 2 * _SLOT)
+        os.ftruncate(self._memory, 2 * self.piece)
         pipes = {other: os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) for other in range(size) if other != index}
         self.readers = {other: ends[0] for other, ends in pipes.items()}
         """Other process -> what it writes to; the event loop calls `hear` when one is readable."""
         self._own_ends = {other: ends[1] for other, ends in pipes.items()}
         self._writers: dict[int, int] = {}
-        self._parts: list[np.ndarray[Any, Any]] = []
+        self._parts: list[Array] = []
         """The two slots of each process."""
         self._heard = dict.fromkeys(pipes, 0)
         """Parts that are there and that no call has taken."""
@@ -54,33 +103,17 @@ class SharedSums:
         for rank in range(self.size):
             at = json.loads(addresses(rank)) if rank != self.index else {}
             memory = os.open(at["memory"], os.O_RDWR | os.O_CLOEXEC) if at else self._memory
-            self._parts.append(np.frombuffer(mmap.mmap(memory, 2 * _SLOT), np.uint8).reshape(2, _SLOT))
+            self._parts.append(np.frombuffer(mmap.mmap(memory, 2 * self.piece), np.uint8).reshape(2, self.piece))
             if at:
                 os.close(memory)
                 self._writers[rank] = os.open(at["pipes"][str(self.index)], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self.total(torch.zeros(1))
+        self.sum(np.zeros(1))
         for end in self._own_ends.values():
             os.close(end)  # from now on the end of a pipe tells that its writer is gone
         self._own_ends = {}
 
-    def total(self, x: Tensor) -> Tensor:
-        """The sum, written into `x`. Waits for the others; OthersLost if one is gone."""
-        flat = x.detach().contiguous().view(-1)
-        step = _SLOT // flat.element_size()
-        for start in range(0, len(flat), step):
-            piece = flat[start : start + step]
-            self.put(piece)
-            for other in self.readers:
-                self._wait(other)
-            self.take(piece)
-        if flat.data_ptr() != x.data_ptr():
-            x.copy_(flat.view_as(x))
-        return x
-
-    def put(self, x: Tensor) -> None:
-        """The first half of `total`, of a tensor that fits into a slot: write the own part and tell the others."""
-        own = x.numpy()
-        self._slot(self.index, own)[...] = own
+    def put(self, x: Array) -> None:
+        self._slot(self.index, x)[...] = x
         for other, writer in self._writers.items():
             try:
                 os.write(writer, b".")
@@ -88,18 +121,20 @@ class SharedSums:
                 self._gone.add(other)
 
     def ready(self) -> bool:
-        """True if `take` need not wait. OthersLost if it would wait for ever."""
+        self.hear()
         for other, heard in self._heard.items():
             if not heard and other in self._gone:
-                raise OthersLost("another trainer of this policy cannot be reached", ("because", "its process has ended"))
+                raise unreachable("its process has ended")
         return all(self._heard.values())
 
-    def take(self, x: Tensor) -> None:
-        """The second half, once all parts are there. They are added in one order everywhere."""
-        own = x.numpy()
-        np.copyto(own, self._slot(0, own))
+    def wait(self) -> None:
+        for other in self.readers:
+            self._wait(other)
+
+    def take(self, x: Array) -> None:
+        np.copyto(x, self._slot(0, x))
         for rank in range(1, self.size):
-            own += self._slot(rank, own)
+            x += self._slot(rank, x)
         for other in self._heard:
             self._heard[other] -= 1
         self._calls += 1
@@ -110,7 +145,6 @@ class SharedSums:
             self._listen(other)
 
     def close(self) -> None:
-        """Give everything back. Idempotent."""
         for end in (*self.readers.values(), *self._writers.values(), *self._own_ends.values()):
             os.close(end)
         if self._memory >= 0:
@@ -119,7 +153,7 @@ class SharedSums:
         self._memory = -1
         self.readers, self._writers, self._own_ends, self._parts = {}, {}, {}, []
 
-    def _slot(self, rank: int, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _slot(self, rank: int, like: Array) -> Array:
         return self._parts[rank][self._calls % 2, : like.nbytes].view(like.dtype)
 
     def _wait(self, other: int) -> None:
@@ -142,3 +176,7 @@ class SharedSums:
             os.dup2(self._never, self.readers[other])  # the end of a pipe stays readable, and would wake the loop again and again
         self._heard[other] += len(found)
         return True
+
+
+def unreachable(why: str) -> OthersLost:
+    return OthersLost("another trainer of this policy cannot be reached", ("because", why))

@@ -4,6 +4,7 @@ kind     way                      ends
 sample   slabs, one way           SampleProducer -> SampleConsumer     nothing lost silently     sample.py
 infer    question and answer      InferClient <-> InferServer          stateless servers         infer.py
 param    newest version wins      ParamPublisher -> ParamSubscriber                              param.py
+sum      each to each             SumRank <-> SumRank              in order, nothing lost       sum.py
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from srl.core.spec import TreeSpec
 Version: TypeAlias = int
 """(epoch, updates) in one number: epoch << 40 | updates. Epochs grow at each start of a trainer."""
 
-Kind: TypeAlias = Literal["sample", "infer", "param"]
-Side: TypeAlias = Literal["producer", "consumer", "client", "server", "publisher", "subscriber"]
+Kind: TypeAlias = Literal["sample", "infer", "param", "sum"]
+Side: TypeAlias = Literal["producer", "consumer", "client", "server", "publisher", "subscriber", "rank"]
 Route: TypeAlias = Literal["fair", "drop"]
 """Sample streams: `fair` many to many, a slab goes to the consumer whose credit it uses, requests are spread round robin;
 `drop` has no consumers: every slab is counted as dropped, and no credit is needed."""
@@ -47,7 +48,7 @@ class StreamSpec:
     via: str
     """A registered transport: inproc, shm, zmq, ipc."""
     record: TreeSpec
-    """sample: one slab. infer: one unit (one env's rows) of a question. param: the parameters."""
+    """sample: one slab. infer: one unit (one env's rows) of a question. param: the parameters. sum: the largest part."""
     answer: TreeSpec = field(default_factory=dict)
     """infer: one unit of an answer."""
     route: Route = "fair"

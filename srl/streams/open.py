@@ -11,6 +11,7 @@ from srl.streams.infer import InferClient, InferServer
 from srl.streams.param import ParamPublisher, ParamSubscriber
 from srl.streams.peers import End
 from srl.streams.sample import SampleConsumer, SampleProducer
+from srl.streams.sum import SumRank
 from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 
@@ -21,6 +22,7 @@ ENDS: dict[Side, tuple[Kind, Any]] = {
     "server": ("infer", InferServer),
     "publisher": ("param", ParamPublisher),
     "subscriber": ("param", ParamSubscriber),
+    "rank": ("sum", SumRank),
 }
 
 

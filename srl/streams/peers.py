@@ -1,4 +1,4 @@
-"""Ends of streams, and what all six kinds share: peers by name and by source, early messages, counts.
+"""Ends of streams, and what all seven kinds share: peers by name and by source, early messages, counts.
 
     unknown --attach--> attached --detach--> gone
     messages wait here  are handled          are ignored
@@ -100,6 +100,13 @@ class Peers(ABC, Generic[P]):
         counts = self._detached(found, reason)
         found.wire.close()
         return counts
+
+    def lose(self, peer: str) -> None:
+        """The process of this peer has ended; `detach` follows once the worker has returned from its poll."""
+
+    def dials(self, address: Mapping[str, Any]) -> bool:
+        """Whether this end connects to one with this address, although both listen."""
+        return False
 
     @property
     def workers(self) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from srl.streams.peers import Peers
 
 
-# Every message between two ends: (kind, slot, number, value), and a record where one is named. Handlers in sample.py, infer.py
-# and param.py name their arguments in this order. A kind fits into 16 bits; 0 is left to the transports.
+# Every message between two ends: (kind, slot, number, value), and a record where one is named. Handlers in sample.py, infer.py,
+# param.py and sum.py name their arguments in this order. A kind fits into 16 bits; 0 is left to the transports.
 #
 # sample streams                             slot       number     value                          record
 REQUEST = 1  #     producer -> consumer      ledger row -          1: no other consumer to ask    -
@@ -34,6 +34,9 @@ ANSWER = 17  #     server -> client          group      ticket     version      
 CHANGED = 24  #    publisher -> subscriber   -          -          -                              - (shared memory: look again)
 POLL = 25  #       subscriber -> publisher   -          version+1  -                              - (send what is newer)
 PARAMS = 26  #     publisher -> subscriber   -          -          version                        the parameters
+
+# sum streams
+PART = 32  #       rank -> rank              -          -          -                              what is added up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,11 @@ class Wire(ABC):
     @property
     def memory(self) -> Any:
         """The peer's arena, where this transport can see it, else None."""
+        return None
+
+    @property
+    def away(self) -> float | None:
+        """Since when (time.monotonic) there is no connection; None: there is one, or this side cannot tell."""
         return None
 
     @abstractmethod

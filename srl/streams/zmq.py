@@ -23,7 +23,7 @@ from srl.streams.sequence import HEADER, Head, Sequence
 from srl.streams.transport import Network, Transport, Wire
 from srl.streams.wakeup import Wakeup
 
-_HUBS = ("consumer", "server", "publisher")
+_HUBS = ("consumer", "server", "publisher", "rank")
 _LARGE = 500_000
 """From here on frames are handed to ZeroMQ without a copy."""
 _SLACK = 1 << 16
@@ -99,7 +99,7 @@ class ZmqTransport(Transport):
                 f"{address['name']}: records larger than {self._largest} bytes",
                 ("try", f"groups of at most {_UNITS} envs on the stream {self.end.spec.name}"),
             )
-        if self._router is not None:
+        if self._router is not None and not self.end.dials(address):
             early = self._unknown.pop(source, 0)
             if self._gate is not None:
                 early += self._gate.allow(self._domain, address["key"])
@@ -137,7 +137,7 @@ class ZmqTransport(Transport):
                 self._unknown[name] += 1
 
     def forget(self, wire: _ZmqWire) -> None:
-        if self._wires.pop(wire.source, None) is not None and self._gate is not None and self._router is not None:
+        if self._wires.pop(wire.source, None) is not None and self._gate is not None and wire.socket is self._router:
             self._gate.forbid(self._domain, wire.key)
 
     def _open_router(self) -> _Socket:
@@ -237,8 +237,11 @@ class _Socket:
             done += 1
             if event == zmq.EVENT_DISCONNECTED:
                 self._transport.disconnects += 1
+                if self.wire is not None and self.wire.away is None:
+                    self.wire.away = time.monotonic()
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 if self.wire is not None:
+                    self.wire.away = None
                     self.wire.sequence.probe()
             elif event in _REFUSED:
                 self._transport.end.counts.drop(_REFUSED[event])
@@ -248,7 +251,10 @@ class _Socket:
 class _ZmqWire(Wire):
     """One peer: what it was sent, what came from it."""
 
-    __slots__ = ("__weakref__", "_armed", "_beats", "_identity", "_packers", "_transport", "key", "sequence", "socket", "source")
+    __slots__ = (
+        *("__weakref__", "_armed", "_beats", "_identity", "_packers", "_transport"),
+        *("away", "key", "sequence", "socket", "source"),
+    )
 
     def __init__(self, transport: ZmqTransport, socket: _Socket, identity: int | None, packers: Mapping[int, Packer]) -> None:
         self._transport = transport
@@ -260,8 +266,9 @@ class _ZmqWire(Wire):
         self.source = 0
         self.key = b""
         self.sequence = Sequence(transport.schema, self._emit, self._arm)
+        self.away: float | None = None
         if identity is None:
-            socket.wire = self
+            socket.wire, self.away = self, time.monotonic()
 
     def send(self, kind: int, slot: int = 0, number: int = 0, value: int = 0, body: Tree | None = None) -> None:
         frame = bytearray(HEADER.size)

@@ -23,11 +23,11 @@ class Gang:
 
     def __init__(self, context: Context, progress: Progress) -> None:
         """Begin to look for the others."""
-        from srl.learners.ranks import Agreement
+        from srl.learners.ranks import Meeting
 
         assert context.folder is not None
         place = context.folder / f".{context.node.name}.{context.incarnation}"
-        self._agreement = Agreement(place, context.index, context.node.count, device_of(context), context.watch)
+        self._agreement = Meeting(place, context.index, context.node.count, device_of(context), context.watch)
         self._context, self._progress = context, progress
         self.over = False
         """They have agreed to make no further update."""

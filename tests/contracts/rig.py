@@ -16,6 +16,7 @@ from srl.streams.open import open_end
 from srl.streams.param import ParamPublisher, ParamSubscriber
 from srl.streams.peers import End
 from srl.streams.sample import SampleConsumer, SampleProducer
+from srl.streams.sum import RECORD
 from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 from srl.streams.zmq import new_curve_keys
@@ -40,6 +41,7 @@ class Rig:
             "sample": {"record": SLAB},
             "infer": {"record": QUESTION, "answer": ANSWER},
             "param": {"record": PARAMS},
+            "sum": {"record": RECORD},
         }
         name = self.via if self.via in ("inproc", "shm", "ipc") else "zmq"
         return StreamSpec(**{"name": kind, "kind": kind, "via": name, **records[kind], **more})

@@ -17,7 +17,7 @@ from srl.algorithms.impala import Impala
 from srl.algorithms.sac import SAC
 from srl.algorithms.td3 import TD3
 from srl.api.batch import Batch, Ranks
-from srl.learners.ranks import Agreement
+from srl.learners.ranks import Meeting
 from srl.learners.single import SingleLearner
 from srl.nets.recurrent import Recurrent
 from tests.algorithms.slabs import make, record
@@ -100,17 +100,17 @@ def trained(learner: SingleLearner, rows: Callable[[int], Any]) -> dict[str, Any
 def rank(number: int, folder: str) -> None:
     """One of two processes: every case, one after the other."""
     torch.set_num_threads(1)
-    agreement = Agreement(Path(folder, "meet"), number, 2)
-    agreement.wait()
+    meeting = Meeting(Path(folder, "meet"), number, 2)
+    meeting.wait()
     for case in CASES:
-        run_case(agreement.ranks, case, folder, uneven=False)
+        run_case(meeting.ranks, case, folder, uneven=False)
     for case in UNEVEN:
-        run_case(agreement.ranks, case, folder, uneven=True)
+        run_case(meeting.ranks, case, folder, uneven=True)
     for case in REPLAYED:
-        learner = replayed(case, DRAWN // 2, agreement.ranks)
+        learner = replayed(case, DRAWN // 2, meeting.ranks)
         found = trained(learner, lambda update: half_of(drawn(update), number))
         np.savez(f"{folder}/{case} False {number}.npz", **found)
-    agreement.close()
+    meeting.close()
 
 
 def run_case(ranks: Ranks, case: str, folder: str, *, uneven: bool) -> None:

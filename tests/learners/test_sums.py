@@ -13,33 +13,21 @@ import pytest
 import torch
 
 from srl.core.errors import OthersLost
-from srl.learners import sums as module
-from srl.learners.ranks import Agreed, Agreement
+from srl.learners.ranks import Agreed, Meeting
+from srl.learners.sums import SharedSums
 from tests.errors import raises
-
-SIZE = 3
-SHAPES: list[tuple[int, ...]] = [(), (1,), (7, 3), (5000,), (3, 40_000)]
-
-
-def values(rank: int, call: int) -> torch.Tensor:
-    made = torch.randn(SHAPES[call % len(SHAPES)], generator=torch.Generator().manual_seed(100 * call + rank))
-    return made.double() if call % 3 == 0 else made
+from tests.summed import SIZE, check_sum
 
 
 def summing(rank: int, place: str, calls: int, out: Any) -> None:
     """Every sum is that of all ranks, to the bit, whoever is late. Then the last one is killed."""
-    module._SLOT = 1 << 16  # so that long ones go in pieces
-    agreement = Agreement(Path(place), rank, SIZE)
+    SharedSums.piece = 1 << 16  # so that long ones go in pieces
+    agreement = Meeting(Path(place), rank, SIZE)
     ranks = agreement.wait()
     for call in range(calls):
-        own = values(rank, call)
-        x = own.t().contiguous().t() if own.ndim == 2 else own  # not contiguous
-        wanted = values(0, call)
-        for other in range(1, SIZE):
-            wanted = wanted + values(other, call)
         if (call + rank) % 17 == 0:
             os.sched_yield()
-        assert torch.equal(ranks.total(x), wanted) and torch.equal(x, wanted)
+        check_sum(ranks, rank, call)
     if rank == SIZE - 1:
         os.kill(os.getpid(), signal.SIGKILL)
     try:
@@ -72,7 +60,7 @@ def test_all_have_the_same_sums_and_the_death_of_one_is_seen_by_the_others_at_on
 def pair(tmp_path: Path) -> Any:
     """Two ranks in one process, each with an event loop of its own: descriptor -> call."""
     loops: list[dict[int, Any]] = [{}, {}]
-    both = [Agreement(tmp_path / "meet", rank, 2, watch=loops[rank].__setitem__) for rank in range(2)]
+    both = [Meeting(tmp_path / "meet", rank, 2, watch=loops[rank].__setitem__) for rank in range(2)]
     for one in both:
         one.wait()
     yield both, loops

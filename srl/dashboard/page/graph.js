@@ -95,7 +95,7 @@ function route(frames, arrows, size, upright) {
       && (from.y < to.y ? from === arrow.source.boxes.at(-1) && to === arrow.target.boxes[0] : false)
       : arrow.target.row === arrow.source.row + 1;
     const below = !inFrame && !upright && arrow.source.row === arrow.target.row;
-    if (inFrame && Math.abs(arrow.source.boxes.indexOf(from) - arrow.source.boxes.indexOf(to)) > 1) { // past the boxes between
+    if (inFrame && Math.abs(arrow.source.boxes.indexOf(from) - arrow.source.boxes.indexOf(to)) !== 1) { // past the boxes between, or back to the same
       const y1 = from.y + from.high - 30, y2 = to.y + 30, x = from.x + from.wide + 13;
       arrow.path = `M${from.x + from.wide},${y1} H${x} V${y2} H${to.x + to.wide}`;
       arrow.label = null;
@@ -166,7 +166,7 @@ function streamLines(arrow, live) {
 function drawArrow(arrow, live, running) {
   const { lines, lost, items, rows } = streamLines(arrow, live);
   const title = rows.map(row => `${row.name} (${row.kind}): ${STREAM_MEANING[row.kind]}`).join("\n");
-  const ends = arrow.kind === "infer" ? { "marker-start": "url(#tip)" } : {};
+  const ends = arrow.kind === "infer" || arrow.kind === "sum" ? { "marker-start": "url(#tip)" } : {};
   const path = s("path", { d: arrow.path, class: `edge ${arrow.kind} ${running && !items ? "idle" : ""}`, "marker-end": "url(#tip)", ...ends,
     "stroke-width": (1.4 + Math.min(2.2, Math.log10(1 + items) * .6)).toFixed(2) }, s("title", {}, title));
   if (!arrow.label) return [path];

@@ -28,11 +28,12 @@ const ROLES = {
   viewer: "shows the policy playing",
 };
 
-const STREAMS = { sample: "experience", infer: "questions", param: "weights" };
+const STREAMS = { sample: "experience", infer: "questions", param: "weights", sum: "gradients" };
 const STREAM_MEANING = {
   sample: "trajectories of steps (slabs), from the actors to the trainer",
   infer: "observations sent to the policy, and the actions it returns",
   param: "new weights of the policy, after each update",
+  sum: "what the trainers of one policy add up, between several hosts",
 };
 
 // pattern -> [group, title, what it means]; {1} is the first part that the pattern caught
