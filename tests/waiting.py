@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from srl.control.controller import Controller
+from srl.observe.result import RunResult
+
 
 def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
     """Return as soon as this holds; AssertionError if it does not within so many seconds."""
@@ -14,3 +17,12 @@ def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
     while not true():
         assert time.monotonic() < end
         threading.Event().wait(0.01)
+
+
+def run_while(controller: Controller, disturb: Callable[[], object]) -> RunResult:
+    """Run to the end, and meanwhile call this in another thread."""
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    result = controller.run()
+    thread.join()
+    return result

@@ -268,9 +268,7 @@ class Controller:
         self._detach(member)
         if member.ends:
             self.log.event("left", process=member.name, why=reason)
-        member.renew(1 + member.owner.incarnation)
-        self.log.restarted(member.owner.incarnation)
-        self._spawn(member)
+        self._restart(member)
 
     def _on_leaving(self, message: Message) -> None:
         """A host that the run cannot do without was told to end."""

@@ -108,7 +108,7 @@ class Members(dict[str, Member]):
         """Two ends on opposite sides of one stream talk to each other."""
         fed = self._fed.get(end.stream)
         pair = (end.worker, peer.worker) if end.side in ("producer", "publisher") else (peer.worker, end.worker)
-        return fed is None or pair in fed
+        return pair in fed if fed is not None else end.worker != peer.worker
 
     def observers(self, dead: Member) -> dict[str, set[str]]:
         """Each end of a process that died without its last counts -> the processes that know a part of them."""

@@ -196,6 +196,10 @@ def _stream(graph: Graph, stream: Stream) -> None:
     _require_policy(graph, stream.policy, f"stream '{stream.name}'", (*path, "policy"))
     if stream.via != "auto":
         REGISTRIES["transport"].resolve(stream.via)
+    if stream.kind == "sum" and graph.mode != "inline" and (via := via_of(graph, stream)) not in ("zmq", "ipc"):
+        raise _wrong(
+            f"stream '{stream.name}' cannot use {via}: only zmq and ipc carry sums", (*path, "via"), ("try", "via: auto")
+        )
     if stream.kind != "sample" and stream.route != "fair":
         raise _wrong(
             f"stream '{stream.name}': only sample streams have a route",

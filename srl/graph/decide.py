@@ -20,7 +20,7 @@ from srl.graph.hosts import known_hosts
 from srl.graph.layouts import APART, REMOTE, TOGETHER, Sizes
 from srl.graph.learners import choose_learner
 from srl.graph.opponents import add_opponents
-from srl.graph.ranks import check_together, most_ranks, ranks_of
+from srl.graph.ranks import check_together, most_ranks, ranks_of, with_sums
 from srl.graph.recorders import with_recorders
 from srl.graph.relays import with_relays
 from srl.graph.spec import Graph, Node, Stream
@@ -205,7 +205,7 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
     streams = _with_settings(streams, experiment.streams)
     if away:
         nodes, streams = with_relays(nodes, streams, dict(experiment.hosts), experiment.relays)
-    return Graph(
+    graph = Graph(
         env=experiment.env,
         policies=experiment.entries(),
         agents=dict(experiment.agents),
@@ -223,6 +223,7 @@ def _graph(experiment: Experiment, nodes: Sequence[Node], streams: Sequence[Stre
         launcher=experiment.launcher if away else Component(LOCAL),
         insecure=experiment.insecure and away,
     )
+    return with_sums(graph)
 
 
 def _away(experiment: Experiment) -> bool:

@@ -12,8 +12,8 @@ from srl.core.load import load, meant
 from srl.core.registry import REGISTRIES
 from srl.core.text import count
 from srl.core.types import HOME, LOCAL, SIDES, Component, HostGroup
-from srl.graph.placement import host_of, members, owner, processes_by_side, via_of, workers_by_process
-from srl.graph.spec import Graph, Node
+from srl.graph.placement import host_of, last_device, members, owner, processes_by_side, via_of, workers_by_process
+from srl.graph.spec import Graph, Node, Stream
 
 _LISTED = 8
 """Hosts of a group that the plan lists one by one."""
@@ -109,13 +109,6 @@ def check_hosts(graph: Graph) -> None:
             continue
         group, path = graph.hosts[node.hosts], ("graph", "nodes", node.name)
         inner = [one for one in graph.nodes if one is node or one.inside == node.name]
-        if (gang := next((one for one in inner if one.kind.gang and one.count > 1), None)) and group.size > 1:
-            raise UserError(
-                f"'{gang.name}' cannot run on several hosts: {gang.count} of them train one policy through shared memory",
-                ("try", f"a group with one host for workers.{node.name}.hosts"),
-                code="E10",
-                path=(*path, "hosts"),
-            )
         sides = {
             one.port(port).side for one in inner for port, stream in one.ports.items() if not _stays_inside(graph, node, stream)
         }
@@ -134,11 +127,12 @@ def check_hosts(graph: Graph) -> None:
                 path=(*path, "threads"),
             )
         for one in inner:
-            if one.device.startswith("cuda") and int(one.device.partition(":")[2] or 0) >= group.gpus:
+            device, number = last_device(graph, one)
+            if device.startswith("cuda") and number >= group.gpus:
                 raise UserError(
-                    f"'{one.name}' needs device {one.device}, but hosts '{node.hosts}' have"
+                    f"'{one.name}' needs device {device}, but hosts '{node.hosts}' have"
                     f" {count(group.gpus, 'GPU') if group.gpus else 'no GPU'}",
-                    ("try", f"workers.{one.name}.device=cpu, or hosts.{node.hosts}.gpus={group.gpus + 1} if they have"),
+                    ("try", f"workers.{one.name}.device=cpu, or hosts.{node.hosts}.gpus={number + 1} if they have"),
                     code="E08",
                     path=("graph", "nodes", one.name, "device"),
                 )
@@ -202,16 +196,21 @@ def dials(graph: Graph) -> dict[str, set[str]]:
     for stream in graph.streams:
         if via_of(graph, stream) != "zmq":
             continue
-        sides = processes_by_side(graph, stream.name)
-        there = {host_of(graph, *one) for one in sides.pop(_listening(stream.kind))}
-        for here in {host_of(graph, *one) for others in sides.values() for one in others}:
-            found.setdefault(here, set()).update(there - {here})
+        far, there = ({host_of(graph, *one) for one in side} for side in _sides(graph, stream))
+        for here in far:
+            if others := there - {here}:
+                found.setdefault(here, set()).update(others)
     return found
 
 
-def _listening(kind: str) -> str:
-    """The side of a stream that others connect to: consumers, servers and publishers."""
-    return SIDES[kind][kind != "param"]
+def _sides(graph: Graph, stream: Stream) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """The processes that connect to others, and those that they connect to: consumers, servers, publishers, and ranks with a
+    smaller index."""
+    sides = processes_by_side(graph, stream.name)
+    there = sorted(sides.pop(SIDES[stream.kind][stream.kind != "param"]))
+    if stream.kind == "sum":
+        return there[1:], there[:-1]
+    return sorted({one for others in sides.values() for one in others}), there
 
 
 def sockets_lines(graph: Graph) -> str:
@@ -223,12 +222,12 @@ def sockets_lines(graph: Graph) -> str:
     for stream in graph.streams:
         if via_of(graph, stream) in ("inproc", "shm") or len(stream_hosts(graph, stream.name)) < 2:
             continue
-        sides = processes_by_side(graph, stream.name)
-        there = sorted(sides.pop(_listening(stream.kind)))
+        far, there = _sides(graph, stream)
         at = ", ".join(dict.fromkeys(host_of(graph, *one) for one in there))
-        far = [f"{name}/{index}" for name, index in sorted({one for others in sides.values() for one in others} - {*there})]
+        apart = [one for one in far if one not in there or stream.kind == "sum"]
+        ends = (_short([f"{name}/{index}" for name, index in side]) for side in (apart, there))
         ports = "any free ports" if len(there) > 1 else "any free port"
-        rows.append(f"{stream.name}: {_short(far)} connect to {_short([f'{a}/{b}' for a, b in there])} at {at}, {ports}, {how}")
+        rows.append(f"{stream.name}: {' connect to '.join(ends)} at {at}, {ports}, {how}")
     return "\n".join(rows)
 
 

@@ -49,6 +49,25 @@ def host_of(graph: Graph, name: str, index: int) -> str:
     return f"{node.hosts}/{index * graph.hosts[node.hosts].size // node.count}"
 
 
+def node_hosts(graph: Graph, node: Node) -> set[str]:
+    """The hosts that its workers are on."""
+    return {host_of(graph, *one) for one in processes(graph, node)}
+
+
+def device_at(graph: Graph, node: Node, index: int) -> str:
+    """The device of one worker of a node: where several on one host have `cuda`, each has a GPU of its own."""
+    if node.device != "cuda" or node.count == 1:
+        return node.device
+    homes = [host_of(graph, *owner(graph, node, one)) for one in range(index + 1)]
+    return f"cuda:{homes.count(homes[index]) - 1}"
+
+
+def last_device(graph: Graph, node: Node) -> tuple[str, int]:
+    """The device with the largest number that a worker of this node has on its host, and the number."""
+    devices = (device_at(graph, node, index) for index in range(node.count))
+    return max(((device, int(device.partition(":")[2] or 0)) for device in devices), key=lambda one: one[1])
+
+
 def members(graph: Graph, stream: str) -> Iterator[tuple[Node, str, str]]:
     """Node, port and side of every end group on a stream."""
     for node in graph.nodes:
@@ -122,6 +141,8 @@ def via_of(graph: Graph, stream: Stream) -> str:
         return "inproc"
     if stream.via != "auto":
         return stream.via
+    if stream.kind == "sum":
+        return "zmq"  # trainers on one host need no stream
     if stream.kind == "sample":
         fed = feeds(graph, stream.name).items()
         pairs = [(one, other) for one, others in fed for other in others]

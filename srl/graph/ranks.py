@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from srl.config.experiment import Experiment
 from srl.core.errors import UserError
 from srl.core.text import count
-from srl.graph.placement import feeds, processes
-from srl.graph.spec import Graph, Node
+from srl.graph.placement import feeds, node_hosts, processes
+from srl.graph.spec import Graph, Node, Stream
 
 
 def ranks_of(experiment: Experiment, policy: str) -> int:
@@ -24,6 +25,22 @@ def ranks_of(experiment: Experiment, policy: str) -> int:
 def most_ranks(experiment: Experiment) -> int:
     """Trainers of the policy that has most of them: each needs an actor."""
     return max((ranks_of(experiment, name) for name in experiment.learning), default=1)
+
+
+def with_sums(graph: Graph) -> Graph:
+    """The graph with a stream between the trainers of each policy that are on several hosts."""
+    names = [node.name for node in graph.nodes]
+    if not graph.hosts or any(node.inside not in (None, *names) for node in graph.nodes):
+        return graph  # an unknown name is found by `check`
+    for node in graph.nodes:
+        if "sums" not in node.kind.ports or "sums" in node.ports or len(node_hosts(graph, node)) == 1:
+            continue
+        policy = str(node.args.get("policy", "main"))
+        stream = Stream(name=f"sums.{policy}", kind="sum", policy=policy)
+        joined = replace(node, ports={**node.ports, "sums": stream.name})
+        nodes = tuple(joined if one is node else one for one in graph.nodes)
+        graph = replace(graph, nodes=nodes, streams=(*graph.streams, stream))
+    return graph
 
 
 def check_together(experiment: Experiment, layout: str, *, together: bool) -> None:

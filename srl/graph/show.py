@@ -5,9 +5,9 @@ from __future__ import annotations
 from srl.core.text import settings
 from srl.core.types import SIDES, Component
 from srl.graph.placement import members, owner, via_of
-from srl.graph.spec import Graph, Node
+from srl.graph.spec import Graph, Node, Stream
 
-_GIVES = [giver for giver, _ in SIDES.values()]
+_BOTH_WAYS = ("infer", "sum")
 
 
 def as_text(graph: Graph) -> str:
@@ -19,10 +19,8 @@ def as_text(graph: Graph) -> str:
         rows.append(f"  {times(home)}" + (f" with {inner} inside" if inner else ""))
     rows += ["", "streams"]
     for stream in graph.streams:
-        ends = list(members(graph, stream.name))
-        gives = ", ".join(times(node) for node, _, side in ends if side in _GIVES) or "none"
-        takes = ", ".join(times(node) for node, _, side in ends if side not in _GIVES) or "none"
-        arrow = "<->" if stream.kind == "infer" else "-->"
+        gives, takes = (", ".join(map(times, side)) or "none" for side in _sides(graph, stream))
+        arrow = "<->" if stream.kind in _BOTH_WAYS else "-->"
         route = "" if stream.route == "fair" else f"  route {stream.route}"
         rows.append(f"  {stream.name:<16} {stream.kind:<7} {via_of(graph, stream):<7} {gives} {arrow} {takes}{route}")
     return "\n".join(rows)
@@ -38,10 +36,10 @@ def as_mermaid(graph: Graph) -> str:
         else:
             rows += [f"  subgraph {_id(home.name)}_process[process of {home.name}]", *(f"    {box}" for box in boxes), "  end"]
     for stream in graph.streams:
-        ends = list(members(graph, stream.name))
-        arrow = "<-->" if stream.kind == "infer" else "-.->" if stream.kind == "param" else "-->"
-        for giver in (node for node, _, side in ends if side in _GIVES):
-            for taker in (node for node, _, side in ends if side not in _GIVES):
+        gives, takes = _sides(graph, stream)
+        arrow = "<-->" if stream.kind in _BOTH_WAYS else "-.->" if stream.kind == "param" else "-->"
+        for giver in gives:
+            for taker in takes:
                 rows.append(f"  {_id(giver.name)} {arrow}|{stream.name}| {_id(taker.name)}")
     return "\n".join(rows) + "\n"
 
@@ -54,6 +52,12 @@ def times(node: Node) -> str:
 def words(component: Component) -> str:
     """`ppo lr=0.001`"""
     return " ".join([component.use, settings(component.args)]).rstrip()
+
+
+def _sides(graph: Graph, stream: Stream) -> list[list[Node]]:
+    """The nodes on the first and on the second side of a stream."""
+    ends = list(members(graph, stream.name))
+    return [[node for node, _, own in ends if own == side] for side in SIDES[stream.kind]]
 
 
 def _inside(graph: Graph, home: Node) -> list[Node]:

@@ -51,7 +51,8 @@ class Agreement:
 
     @property
     def met(self) -> bool:
-        """All ranks are connected."""
+        """All ranks are connected. OthersLost if one is gone, even if it has given its part of the next sum."""
+        self._sums.check()
         return True
 
     def ask(self, updates: int, env_steps: int, seconds: float, stops: bool) -> None:

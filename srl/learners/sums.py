@@ -54,6 +54,9 @@ class Sums(ABC):
     def ready(self) -> bool:
         """True if `take` need not wait. OthersLost if it would wait for ever."""
 
+    def check(self) -> None:
+        """OthersLost if it is known that another process is gone."""
+
     @abstractmethod
     def wait(self) -> None:
         """Return when `ready` is true."""

@@ -13,6 +13,7 @@ from srl.graph.placement import via_of
 from srl.graph.spec import Graph
 from srl.plan.specs import Derived
 from srl.streams.base import StreamSpec
+from srl.streams.sum import RECORD
 
 
 def derive(graph: Graph) -> Derived:
@@ -50,7 +51,7 @@ def with_streams(graph: Graph, derived: Derived) -> Derived:
     streams = {}
     for stream in graph.streams:
         info = derived.policies[stream.policy]
-        found = {"infer": info.question, "param": info.published}.get(stream.kind) or records.get(stream.name)
+        found = {"infer": info.question, "param": info.published, "sum": RECORD}.get(stream.kind) or records.get(stream.name)
         if found is None:
             raise UserError(
                 f"the contents of stream '{stream.name}' are unknown",

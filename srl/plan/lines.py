@@ -12,6 +12,7 @@ from srl.core.text import count, size
 from srl.core.tree import leaves
 from srl.core.types import HOME
 from srl.graph.hosts import hosts_lines, processes_by_host, sockets_lines
+from srl.graph.placement import last_device
 from srl.graph.show import times, words
 from srl.graph.spec import Graph, Node
 from srl.plan.specs import Derived
@@ -55,7 +56,7 @@ def _node_line(graph: Graph, node: Node) -> str:
     text += ", each on its part of a batch" if node.kind.gang and node.count > 1 else ""
     if (node.kind.slow or node.device != "cpu") and not is_split:
         each = node.kind.gang and node.count > 1 and node.device == "cuda"
-        text += f", on {f'cuda:0 to cuda:{node.count - 1}' if each else node.device}"
+        text += f", on {f'cuda:0 to {last_device(graph, node)[0]}' if each else node.device}"
         text += f" with {node.threads} threads" if node.threads > 1 else ""
     return f"{times(node)}: {text}" + (f", inside {node.inside}" if node.inside and graph.mode != "inline" else "")
 

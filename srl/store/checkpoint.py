@@ -37,6 +37,8 @@ FORMAT = 1
 _NAME = re.compile(r"step_(\d{9,18})(?:\.(\d{1,9}))?")
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ASIDE = ".tmp-"
+_STATE = "state"
+"""What is not an array, among the arrays of a checkpoint as bytes."""
 _FINITE = ("policy", "optimizer")
 """Groups whose numbers must be finite."""
 _DTYPES = (
@@ -141,6 +143,25 @@ def read(path: Path) -> Checkpoint:
     except UserError as error:
         raise _broken_by(path, file, error) from error
     return Checkpoint(path, manifest.step, Held(groups, path / "manifest.json"), Held(state, file))
+
+
+def to_bytes(saved: Checkpoint) -> bytes:
+    """All of it but the path, for another host."""
+    arrays = {f"{group}/{name}": array for group, own in saved.groups.items() for name, array in own.items()}
+    rest = {"step": saved.step, "groups": list(saved.groups), "state": saved.state}
+    arrays[_STATE] = np.frombuffer(to_json(rest), np.uint8)
+    return save_arrays(arrays)
+
+
+def from_bytes(data: bytes) -> Checkpoint:
+    """The inverse of `to_bytes`, for bytes that come from a process of this run."""
+    arrays = load_arrays(data)
+    rest = json.loads(arrays.pop(_STATE).tobytes())
+    groups: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in rest["groups"]}
+    for path, array in arrays.items():
+        group, _, name = path.partition("/")
+        groups[group][name] = array.copy()
+    return Checkpoint(Path("of another host"), rest["step"], groups, rest["state"])
 
 
 @contextlib.contextmanager

@@ -53,6 +53,8 @@ class Context:
     inline: bool = False
     deliver: Callable[[], int] | None = None
     """Hand over to the ends what other processes sent: for workers whose `poll` takes long. None inline."""
+    rest: Callable[[float], None] | None = None
+    """Sleep until something has come for `deliver`, at most so many seconds. None inline."""
     watch: Callable[[int, Callable[[], Any]], None] | None = None
     """Call the second whenever the first, a descriptor, is readable. None inline."""
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("srl"))

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from time import monotonic
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, cast
 
 from srl.core.errors import OthersLost
 from srl.core.types import Waiting
+from srl.store.checkpoint import Checkpoint, from_bytes, to_bytes
+from srl.streams.peers import End
+from srl.streams.sum import SumRank
 from srl.workers.base import Context
 from srl.workers.batches import BatchSource, Rows
+from srl.workers.checkpoints import Checkpoints
 from srl.workers.task import Progress, device_of
 
 if TYPE_CHECKING:  # torch
     from srl.api.batch import Ranks
+    from srl.learners.ranks import Agreement
 
 GRACE = 5.0
 """Seconds in which the controller reacts to the loss of another trainer, before this one fails too."""
 
 
 class Gang:
-    """What one trainer knows of the others. It never waits."""
+    """What one trainer knows of the others. It waits only for the checkpoint that all of them continue from."""
 
-    def __init__(self, context: Context, progress: Progress) -> None:
-        """Begin to look for the others."""
-        from srl.learners.ranks import Meeting
+    def __init__(self, context: Context, ends: Mapping[str, End], progress: Progress) -> None:
+        """On one host: begin to look for the others. On several, a stream connects them."""
+        from srl.learners.ranks import Agreement, Meeting
+        from srl.workers.sums import StreamSums
 
-        assert context.folder is not None
-        place = context.folder / f".{context.node.name}.{context.incarnation}"
-        self._agreement = Meeting(place, context.index, context.node.count, device_of(context), context.watch)
+        self._sums: StreamSums | None = None
+        self._agreement: Agreement
+        if (end := ends.get("sums")) is not None:
+            assert context.deliver is not None and context.rest is not None
+            self._sums = StreamSums(cast(SumRank, end), context.node.count, context.deliver, context.rest)
+            self._agreement = Agreement(self._sums, device_of(context))
+        else:
+            assert context.folder is not None
+            place = context.folder / f".{context.node.name}.{context.incarnation}"
+            self._agreement = Meeting(place, context.index, context.node.count, device_of(context), context.watch)
         self._context, self._progress = context, progress
         self.over = False
         """They have agreed to make no further update."""
@@ -55,6 +69,18 @@ class Gang:
             return None
         others = (f"{self._context.node.name}/{index}" for index in range(self._context.node.count))
         return Waiting("other trainers", tuple(name for name in others if name != self._context.name))
+
+    def start(self, checkpoints: Checkpoints) -> Checkpoint | None:
+        """What all of them continue from: the checkpoint of the first, whose files other hosts may not see."""
+        saved = checkpoints.start()
+        if self._sums is None:
+            return saved
+        try:
+            data = self._sums.broadcast(to_bytes(saved) if saved is not None else b"")
+        except OthersLost:
+            sleep(GRACE)  # the controller ends this process, unless the network has failed
+            raise
+        return from_bytes(data) if data else None
 
     def next(self, source: BatchSource, updates: int, draining: bool) -> Rows | None:
         """The rows of the next update, once all trainers have theirs."""

@@ -95,6 +95,14 @@ class WorkerLoop:
                     known[name].add(end.detach(name, reason))
         return known
 
+    def lose(self, gone: Sequence[str]) -> None:
+        """Tell all ends that the processes of these peer ends have ended. It may be called while a worker waits for one of them
+        in the middle of its poll, in which `detach` must wait."""
+        for ends in self._ends.values():
+            for end in ends.values():
+                for name in gone:
+                    end.lose(name)
+
     def make(self) -> None:
         """Build the workers: the slow part (envs, torch), after `bound` has been sent."""
         for worker_id in self._ids:
@@ -110,6 +118,7 @@ class WorkerLoop:
                 resume=self._resume,
                 inline=self._inline,
                 deliver=None if self._inline else self.wakeup.deliver,
+                rest=None if self._inline else self.wakeup.wait,
                 watch=None if self._inline else self.wakeup.watch,
             )
             self.workers[worker_id.name] = node.kind(node.loaded, self._ends[worker_id.name], context)

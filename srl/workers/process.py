@@ -222,7 +222,10 @@ def _run(agent: ProcessAgent, channel: Channel) -> None:
     inbox = _first(channel)
 
     def read() -> None:
-        inbox.extend(channel.receive())
+        for message in channel.receive():
+            if message["type"] == "detach" and agent.loop is not None:
+                agent.loop.lose(message["gone"])
+            inbox.append(message)
 
     if inbox:
         sys.path[:] = list(dict.fromkeys([*sys.path, *inbox[0]["path"]]))

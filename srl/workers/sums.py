@@ -31,11 +31,12 @@ class StreamSums(Sums):
         for other in self._others:
             self._end.send(other, x)
 
+    def check(self) -> None:
+        self._check(self._others)
+
     def ready(self) -> bool:
         missing = [other for other in self._others if not self._end.has(other)]
-        for other in missing:
-            if why := self._end.lost(other):
-                raise unreachable(why)
+        self._check(missing)
         return not missing
 
     def wait(self) -> None:
@@ -62,6 +63,11 @@ class StreamSums(Sums):
             whole[...] = np.frombuffer(data, np.uint8)
         self.sum(whole)
         return whole.tobytes()
+
+    def _check(self, ranks: list[int]) -> None:
+        for rank in ranks:
+            if why := self._end.lost(rank):
+                raise unreachable(why)
 
     def _sum(self, x: Array) -> None:
         """A long piece in two steps: each rank adds up a share of it, then all have the sums of all shares."""

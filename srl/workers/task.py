@@ -16,6 +16,7 @@ from srl.core.registry import REGISTRIES
 from srl.core.seeds import word
 from srl.core.tree import Array, leaves
 from srl.core.types import Stop
+from srl.graph.placement import device_at
 from srl.learners.base import Task
 from srl.store.checkpoint import write
 from srl.store.weights import starting_weights
@@ -54,9 +55,8 @@ def task_of(context: Context, name: str, slabs: int, between: Callable[[], None]
 
 
 def device_of(context: Context) -> str:
-    """Of this worker: where several have `cuda`, each has a GPU of its own."""
-    node = context.node
-    return f"cuda:{context.index}" if node.device == "cuda" and node.count > 1 else node.device
+    """Of this worker."""
+    return device_at(context.graph, context.node, context.index)
 
 
 class Progress:

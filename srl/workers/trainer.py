@@ -48,7 +48,7 @@ class TrainerWorker(TrainerPlan):
         kind = REGISTRIES["learner"].resolve(args.learner.use)
         settings = load(getattr(kind, "Config", NoConfig), args.learner.args, path=("workers", context.node.name, "learner"))
         self._progress = Progress(context.graph.stop)
-        self._gang = Gang(context, self._progress) if context.node.count > 1 else None
+        self._gang = Gang(context, ends, self._progress) if context.node.count > 1 else None
         """The other trainers of the policy."""
         ranks = self._gang.ranks if self._gang is not None else None
         self.learner: Learner = kind(task_of(context, args.policy, max(slabs, 1), self._between, ranks), settings)
@@ -60,7 +60,7 @@ class TrainerWorker(TrainerPlan):
         self._lag = Lag(self._epoch)
         self._draining = False
         self._barrier_due = False
-        saved = self._checkpoints.start()
+        saved = self._gang.start(self._checkpoints) if self._gang is not None else self._checkpoints.start()
         if saved is not None:
             with using(saved.path):
                 self._restore(saved.groups, saved.state)

@@ -48,6 +48,7 @@ class TrainerPlan(Resumable, Worker):
         "samples": Port("sample", "consumer", divided=True),
         "params": Port("param", "publisher", first=True),
         "feedback": Port("sample", "producer", optional=True),
+        "sums": Port("sum", "rank", optional=True),
     }
     Args = TrainerArgs
     writes = True

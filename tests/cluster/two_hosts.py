@@ -57,6 +57,11 @@ class TwoHosts:
         """Take the cable out."""
         _run("ip", "link", "set", f"srl-v{host}", "nomaster")
 
+    def part(self, *, apart: bool) -> None:
+        """Whether the two hosts cannot reach each other, while both reach this machine."""
+        for host, other in ((1, ADDRESSES[1]), (2, ADDRESSES[0])):
+            _run("ip", "-n", f"srl-n{host}", "route", "add" if apart else "del", "blackhole", f"{other}/32")
+
     def power_off(self, host: int) -> None:
         """Kill everything on the host at once."""
         self.sshds[host - 1].kill()

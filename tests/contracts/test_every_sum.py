@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from srl.core.errors import OthersLost
+from srl.learners.ranks import Agreement
 from srl.learners.sums import SharedSums, Sums
 from srl.streams import sum as module
 from srl.streams.sum import SumRank
@@ -137,6 +138,8 @@ def test_a_connection_that_does_not_come_back_is_a_loss(gang: Gang, monkeypatch:
     with raises("R06") as caught:
         gang.each(lambda one: one.sum(np.ones(2)), range(1, SIZE))
     assert "no connection to it for 0.3 seconds" in str(caught.value)
+    with raises("R06"):
+        Agreement(gang.sums[1]).met  # noqa: B018 - one that waits for something else is told so too
 
 
 @pytest.mark.parametrize("gang", ["ipc", "curve"], indirect=True)

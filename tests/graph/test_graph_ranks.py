@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from srl.config.experiment import read_experiment
 from srl.core.machine import Machine
+from srl.graph.build import graph_from_yaml, graph_to_yaml
 from srl.graph.check import check, check_resources
 from srl.graph.decide import decide
-from srl.graph.placement import feeds, via_of, workers_by_process
+from srl.graph.hosts import dials, sockets_lines
+from srl.graph.placement import device_at, feeds, via_of, workers_by_process
+from srl.graph.show import as_mermaid, as_text
 from srl.graph.spec import Graph
 from srl.plan.lines import plan_lines
 from tests.errors import raises
@@ -104,3 +108,43 @@ def test_trainers_on_gpus_have_one_each() -> None:
         check_resources(graph, Machine(cores=4, gpus=1, shared_free=1 << 34))
     with raises("E08", match="'trainer' needs device cuda, but this machine has no GPU"):
         check_resources(graph, Machine(cores=4, gpus=0, shared_free=1 << 34))
+
+
+def spread(count: int = 2, hosts: int = 2, **settings: Any) -> Graph:
+    """Trainers on a group of hosts, each with an actor inside."""
+    placed = {"launcher": "loopback", "hosts": {"far": {"count": hosts, "gpus": 2}}, "layout": "inline"}
+    trainer = {"count": count, "hosts": "far", **settings.pop("trainer", {})}
+    return laid_out(**placed, workers={"trainer": trainer}, sampling={"envs": 2 * count}, **settings)
+
+
+def test_a_stream_joins_trainers_on_several_hosts_and_only_these() -> None:
+    work = spread()
+    assert work.node("trainer").ports["sums"] == "sums.main" and via_of(work, work.stream("sums.main")) == "zmq"
+    assert graph_from_yaml(graph_to_yaml(work)) == work
+    for alone in (spread(hosts=1), spread(count=1), laid_out()):
+        assert "sums" not in alone.node("trainer").ports and [one for one in alone.streams if one.kind == "sum"] == []
+
+
+def test_people_see_what_joins_the_trainers() -> None:
+    work = spread(count=3, hosts=3)
+    assert "  sums.main        sum     zmq     trainer x 3 <-> trainer x 3" in as_text(work)
+    assert "  trainer <-->|sums.main| trainer" in as_mermaid(work).splitlines()
+    assert sockets_lines(work).splitlines()[-1] == (
+        "sums.main: trainer/1-2 connect to trainer/0-1 at far/0, far/1, any free ports, encrypted"
+    )
+    assert dials(work) == {"far/1": {"far/0"}, "far/2": {"far/0", "far/1"}}
+
+
+def test_a_stream_of_sums_cannot_use_shared_memory() -> None:
+    work = spread()
+    streams = tuple(replace(one, via="shm") if one.kind == "sum" else one for one in work.streams)
+    with raises("E10", "graph.streams.sums.main.via", match="cannot use shm"):
+        check(replace(work, streams=streams))
+
+
+def test_each_trainer_has_a_gpu_of_its_own_on_its_host() -> None:
+    work = spread(count=3, trainer={"device": "cuda"})
+    assert [device_at(work, work.node("trainer"), index) for index in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert "on cuda:0 to cuda:1" in dict(plan_lines(work, DESKTOP))["workers"]
+    with raises("E08", "graph.nodes.trainer.device", match="needs device cuda:2"):
+        spread(count=5, trainer={"device": "cuda"})

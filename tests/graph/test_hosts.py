@@ -110,7 +110,7 @@ def test_too_many_and_too_few_workers_are_noted() -> None:
     [
         ({"workers": {"actor": {"hosts": "cpus"}}}, "E10", "graph.nodes.actor.hosts"),
         ({"workers": {"actor": {"hosts": "cpus"}}, "launcher": "local"}, "E10", "graph.nodes.actor.hosts"),
-        ({"workers": {"trainer": {"hosts": "cpu", "count": 2}}}, "E10", "graph.nodes.trainer.hosts"),
+        ({"workers": {"trainer": {"hosts": "cpu", "count": 4, "device": "cuda"}}}, "E08", "graph.nodes.trainer.device"),
         ({"workers": {"actor": {"hosts": "cpu", "threads": 5}}}, "E08", "graph.nodes.actor.threads"),
         ({"workers": {"actor": {"hosts": "cpu"}, "policy": {"device": "cuda"}}}, "E08", "graph.nodes.policy.device"),
         ({"streams": {"sample": {"via": "shm"}}}, "E10", "graph.streams.samples.main.via"),

@@ -87,6 +87,16 @@ def test_empty_groups_and_several_policies_are_kept_apart(tmp_path: Path) -> Non
     assert read.groups["policy.hider"]["w"][0] == 1 and read.groups["policy.seeker"]["w"][0] == 0
 
 
+def test_a_checkpoint_travels_as_bytes(tmp_path: Path) -> None:
+    groups = {"policy": {"a/b": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.array(True)}, "optimizer": {}}
+    saved = checkpoint.read(checkpoint.write(tmp_path, 7, groups, {"updates": 3, "source": {"x": [1, 2]}}))
+    found = checkpoint.from_bytes(checkpoint.to_bytes(saved))
+    assert found.step == 7 and found.state == saved.state and found.groups.keys() == groups.keys()
+    for name, array in saved.groups["policy"].items():
+        np.testing.assert_array_equal(found.groups["policy"][name], array, strict=True)
+        assert found.groups["policy"][name].flags.writeable
+
+
 def test_a_tree_comes_back_as_a_tree(tmp_path: Path) -> None:
     tree = {"carry": {"obs": np.ones((2, 3)), "memory": {"h": np.zeros(4, np.float32)}}, "tick": np.array(5)}
     back = checkpoint.read(checkpoint.write(tmp_path, 1, {"actor-0": tree}, {})).tree("actor-0")
