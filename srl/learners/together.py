@@ -19,6 +19,7 @@ class Together:
         self._threads = threads
         self._given: list[SimpleQueue[Part | None]] = []
         self._done: list[SimpleQueue[tuple[Any, BaseException | None]]] = []
+        self._hired: list[threading.Thread] = []
 
     def __call__(self, parts: Sequence[Part]) -> list[Any]:
         """The results in order. The first error is raised once all parts are over."""
@@ -39,18 +40,22 @@ class Together:
         return [next(results[i % len(shared)]) for i in range(len(parts))]
 
     def close(self) -> None:
-        """End the threads. Idempotent."""
+        """End the threads. Idempotent. One that still ran when Python exits would abort the process."""
         for given in self._given:
             given.put(None)
-        self._given, self._done = [], []
+        for thread in self._hired:
+            thread.join()
+        self._given, self._done, self._hired = [], [], []
 
     def _hire(self) -> None:
         torch.set_num_threads(1)  # parts that ran on several threads each would wait for each other at every operation
         given: SimpleQueue[Part | None] = SimpleQueue()
         done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        threading.Thread(target=_serve, args=(given, done), name="srl learner", daemon=True).start()
+        thread = threading.Thread(target=_serve, args=(given, done), name="srl learner", daemon=True)
+        thread.start()
         self._given.append(given)
         self._done.append(done)
+        self._hired.append(thread)
 
 
 def _serve(given: SimpleQueue[Part | None], done: SimpleQueue[tuple[Any, BaseException | None]]) -> None:

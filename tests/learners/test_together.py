@@ -25,6 +25,7 @@ def test_results_come_in_order(threads: int, parts: int) -> None:
         assert together([lambda i=i: i * i for i in range(parts)]) == [i * i for i in range(parts)]  # type: ignore[misc]
     together.close()
     together.close()
+    assert not [one for one in threading.enumerate() if one.name == "srl learner"], "Python could not exit in peace"
 
 
 def test_parts_run_at_the_same_time_on_threads_that_compute_alone() -> None:
