@@ -35,6 +35,8 @@ from tests.waiting import until
 WORDS = ["experiment=cartpole", "layout=impala", "evaluation=null", "stop={seconds: 300, return: null, env_steps: null}"]
 LEASE = 90.0
 """Seconds that a case may take."""
+AHEAD = 20_000
+"""More env steps than what an actor has sent before it failed."""
 
 
 class Run:
@@ -63,7 +65,7 @@ class Run:
 
     def continues(self, since: float) -> float:
         """Seconds from then until env steps that came later have been trained."""
-        known = max((steps for when, steps in self.trained() if when <= since), default=0)
+        known = AHEAD + max((steps for when, steps in self.trained() if when <= since), default=0)
         self.until(lambda: any(when > since and steps > known for when, steps in self.trained()))
         return next(when for when, steps in self.trained() if when > since and steps > known) - since
 
@@ -131,8 +133,10 @@ def kill_actor(run: Run) -> float:
     """kill -9 of the actor's process, wherever it is."""
     pid = next(event["pid"] for event in read_lines(run.folder / "events.jsonl") if event.get("process") == "actor/0")
     found = [entry for entry in Path("/proc").glob("[0-9]*") if is_actor(entry, run)]
+    began = time.time()
     os.kill(int(found[0].name) if found else pid, signal.SIGKILL)
-    return time.time()
+    run.until(lambda: any(event["event"] == "died" for event in read_lines(run.folder / "events.jsonl")))
+    return began
 
 
 def is_actor(entry: Path, run: Run) -> bool:
