@@ -11,7 +11,6 @@ from srl.streams.infer import InferClient, InferServer
 from srl.streams.param import ParamPublisher, ParamSubscriber
 from srl.streams.peers import End
 from srl.streams.sample import SampleConsumer, SampleProducer
-from srl.streams.sum import SumRank
 from srl.streams.transport import Network
 from srl.streams.wakeup import Wakeup
 
@@ -22,14 +21,13 @@ ENDS: dict[Side, tuple[Kind, Any]] = {
     "server": ("infer", InferServer),
     "publisher": ("param", ParamPublisher),
     "subscriber": ("param", ParamSubscriber),
-    "rank": ("sum", SumRank),
 }
 
 
 def open_end(spec: StreamSpec, side: Side, *, name: str, wakeup: Wakeup, network: Network | None = None, **sizes: int) -> End:
     """An end with no peers yet. Sizes: `slots` of a sample producer, `groups` and `units` per question of an infer client;
     `quiet=1`: a param subscriber that is not woken by publications."""
-    kind, end = ENDS[side]
+    kind, end = ENDS[side] if side != "rank" else _rank()
     if kind != spec.kind:
         raise UserError(f"{name}: a stream of kind {spec.kind} has no {side}", ("stream", spec.name), code="E10")
     if any(size < 1 for size in sizes.values()):
@@ -37,3 +35,9 @@ def open_end(spec: StreamSpec, side: Side, *, name: str, wakeup: Wakeup, network
     transport = REGISTRIES["transport"].resolve(spec.via)(wakeup, network or Network())
     opened: End = end(spec, name, transport, **sizes)
     return opened
+
+
+def _rank() -> tuple[Kind, Any]:
+    from srl.streams.sum import SumRank  # trainers alone have it
+
+    return "sum", SumRank

@@ -192,7 +192,12 @@ class ReplayWorker(Resumable, Worker):
         return next((batch for group in range(self._places - 1) if (batch := self._sink.alloc(group)) is not None), None)
 
     def drain(self) -> bool:
+        """What has come is kept: it may be the end of a recording."""
         self._draining = True
+        if self.context.deliver is not None:
+            self.context.deliver()
+        while (loan := self._source.get()) is not None:
+            self._insert(loan)
         self._source.discard("stop")
         return True
 

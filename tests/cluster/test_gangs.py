@@ -94,8 +94,8 @@ def pid_of(folder: RunFolder, process: str) -> int:
 @pytest.mark.parametrize(
     ("victim", "restart"),
     [
-        ("trainer/1", False),
         ("trainer/1", True),
+        pytest.param("trainer/1", False, marks=pytest.mark.long),
         *(pytest.param("trainer/0", how, marks=pytest.mark.long) for how in (False, True)),
     ],
 )
@@ -145,6 +145,7 @@ def by_ssh(hosts: TwoHosts) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_trainers_on_two_hosts_go_on_when_the_link_between_them_is_back(hosts: TwoHosts, tmp_path: Path) -> None:
     controller, folder = controlled(tmp_path, **by_ssh(hosts))
 
