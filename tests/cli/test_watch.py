@@ -112,6 +112,7 @@ def test_of_an_inline_run_the_newest_checkpoint_plays(tmp_path: Path) -> None:
         run.stop().finish(60)
 
 
+@pytest.mark.long
 def test_it_ends_at_once_on_a_core_that_another_program_keeps_busy(tmp_path: Path) -> None:
     run = srl.launch(**RUN | {"stop": {"updates": 1}}, mode="inline", runs=tmp_path, quiet=True)
     usable = os.sched_getaffinity(0)

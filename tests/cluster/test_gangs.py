@@ -94,8 +94,8 @@ def pid_of(folder: RunFolder, process: str) -> int:
 @pytest.mark.parametrize(
     ("victim", "restart"),
     [
-        ("trainer/1", True),
-        pytest.param("trainer/1", False, marks=pytest.mark.long),
+        ("trainer/1", False),
+        pytest.param("trainer/1", True, marks=pytest.mark.long),
         *(pytest.param("trainer/0", how, marks=pytest.mark.long) for how in (False, True)),
     ],
 )

@@ -49,7 +49,7 @@ def ran(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("text", [GUARDED, LATE], ids=["at the top", "registered late"])
+@pytest.mark.parametrize("text", [GUARDED, pytest.param(LATE, marks=pytest.mark.long)], ids=["at the top", "registered late"])
 def test_workers_know_the_names_that_a_script_registers(tmp_path: Path, text: str) -> None:
     done = ran(tmp_path, text)
     assert done.stdout.splitlines()[-1:] == ["done"], done.stdout + done.stderr
