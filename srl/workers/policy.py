@@ -64,12 +64,13 @@ class PolicyWorker(Resumable, Worker):
 
     def poll(self) -> int:
         """Adopt newer weights if anybody asks, then answer one batch of questions."""
-        if self._params is not None and (self._asks.queued or self.version < 0):
-            self._adopt(self._params)
+        params = self._params if self._asks.queued or self.version < 0 else None
+        if params is not None:
+            self._adopt(params)
         asked = self._asks.take(self.args.max_batch, self.version) if self.version >= 0 and not self._worth_waiting() else None
         if asked is None:
-            if self._params is not None and (self._asks.queued or self.version < 0):
-                self._params.wake_for(self.version)
+            if params is not None:
+                params.wake_for(self.version)
             return 0
         before = time.perf_counter()
         rows: Any = asked.rows
