@@ -252,9 +252,8 @@ class _ZmqWire(Wire):
     """One peer: what it was sent, what came from it."""
 
     __slots__ = (
-        *("__weakref__", "_armed", "_beats", "_identity", "_packers", "_transport"),
-        *("away", "key", "sequence", "socket", "source"),
-    )
+        "__weakref__", "_armed", "_beats", "_identity", "_packers", "_transport", "away", "key", "sequence", "socket", "source",
+    )  # fmt: skip
 
     def __init__(self, transport: ZmqTransport, socket: _Socket, identity: int | None, packers: Mapping[int, Packer]) -> None:
         self._transport = transport
