@@ -7,7 +7,8 @@ Each process trains a batch that lies in its memory, as the trainers of a run do
 and wall time of an update, and how much of it the trainers wait for each other. On quiet cores the wall time is the rate of a
 run that its trainers limit; where cores are shared with others, the CPU time of the busiest trainer says what it would be.
 
-Whole runs are those of experiment cartpole_fast, whose actors need cores too: median env steps a second of their second half.
+Whole runs are those of experiment cartpole_fast, whose actors need cores too, some of them with a vectorised env and some in one
+process for each trainer: median env steps a second of their second half.
 
 With --sums nothing is trained: two processes sum so many times, through shared memory and as trainers on two hosts do, over
 loopback TCP.
@@ -184,11 +185,23 @@ def all_sums(calls: int, rounds: int) -> None:
         print(f"{size:9,} floats  {way:15} {wall:6.2f} ms  {cpu:6.2f} ms CPU")
 
 
+VECTORISED, TWO = "env={use: gym_vector, id: CartPole-v1}", "workers.trainer.count=2"
+RUNS: dict[str, list[str]] = {
+    "one trainer": [],
+    "two trainers": [TWO],
+    "vectorised env, one trainer": [VECTORISED],
+    "vectorised env, two trainers": [VECTORISED, TWO],
+    "vectorised env, inline": [VECTORISED, "layout=inline"],
+    "vectorised env, inline, two trainers": [VECTORISED, "layout=inline", TWO],
+}
+"""Settings of whole runs."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement")
-    parser.add_argument("--runs", type=int, default=3, help="pairs of whole runs")
+    parser.add_argument("--runs", type=int, default=3, help="whole runs of each kind")
     parser.add_argument("--run-seconds", type=float, default=12.0, help="of one run, from its start")
     parser.add_argument("--sums", type=int, default=0, help="measure so many sums of each size and way, and nothing else")
     args = parser.parse_args()
@@ -220,20 +233,17 @@ def main() -> None:
         whole_runs(args.runs, args.run_seconds)
 
 
-def whole_runs(pairs: int, seconds: float) -> None:
-    """Env steps a second with one and with two trainers, which change places."""
-    rates: dict[int, list[float]] = {1: [], 2: []}
-    for pair in range(pairs):
-        for trainers in (1, 2)[:: -1 if pair % 2 else 1]:
-            words = [f"workers.trainer.count={trainers}", "stop={}", f"stop.seconds={seconds:g}", "evaluation=null"]
-            found = prepare("cartpole_fast", words)
+def whole_runs(rounds: int, seconds: float) -> None:
+    """Env steps a second of each case, in turn."""
+    rates: dict[str, list[float]] = {name: [] for name in RUNS}
+    for number in range(rounds):
+        for name in list(RUNS)[:: -1 if number % 2 else 1]:
+            found = prepare("cartpole_fast", [*RUNS[name], "stop={}", f"stop.seconds={seconds:g}", "evaluation=null"])
             assert found.derived is not None
-            rates[trainers].append(rate_of(found.graph, found.derived))
-    one, two = (statistics.median(found) for found in rates.values())
-    print("whole runs of cartpole_fast")
-    print(f"  one trainer   {one:9,.0f} env steps/s")
-    print(f"  two trainers  {two:9,.0f} env steps/s")
-    print(f"  ratio         {two / one:9.2f} ({', '.join(f'{b / a:.2f}' for a, b in zip(*rates.values(), strict=True))})")
+            rates[name].append(rate_of(found.graph, found.derived))
+    print("whole runs of cartpole_fast, env steps/s")
+    for name, found_rates in rates.items():
+        print(f"  {name:42s} {statistics.median(found_rates):9,.0f}   ({', '.join(f'{one:,.0f}' for one in found_rates)})")
 
 
 def report(name: str, alone: list[dict[str, float]], both: list[dict[str, float]]) -> None:
