@@ -56,6 +56,8 @@ class ProcessAgent:
         """One sweep; how much was done."""
         if self.loop is None:
             return 0
+        if self.phase == "open":
+            return self.loop.wakeup.deliver()  # a trainer of another host may wait for what is sent again
         if self.phase == "running":
             return self.loop.sweep()
         if self.phase == "draining":

@@ -67,7 +67,6 @@ def written(folder: RunFolder) -> int:
     return checkpoint.step_of(newest) if newest is not None else 0
 
 
-@pytest.mark.long
 def test_trainers_on_two_hosts_learn_what_they_learn_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {}
     for name, more in {"one": {"workers": {"trainer": {"count": 2}}}, "two": away()}.items():
@@ -92,14 +91,13 @@ def pid_of(folder: RunFolder, process: str) -> int:
     return next(int(line["pid"]) for line in reversed(lines) if line.get("process") == process and "pid" in line)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("victim", "restart"),
     [
-        ("trainer/1", False),
         ("trainer/1", True),
-        ("trainer/0", False),
-        ("trainer/0", True),
+        pytest.param("trainer/1", False, marks=pytest.mark.long),
+        pytest.param("trainer/0", False, marks=pytest.mark.long),
+        pytest.param("trainer/0", True, marks=pytest.mark.long),
     ],
 )
 def test_a_killed_trainer_ends_the_run_or_all_start_again(victim: str, restart: bool, tmp_path: Path) -> None:
