@@ -233,6 +233,8 @@ class Totals:
         rates = {"rate/env": report.env_rate, "rate/train": report.train_rate}
         rates |= {"rate/updates": report.update_rate, "rate/frames": report.frame_rate, "replay_ratio": report.replay_ratio}
         rates |= {f"rate/train/{policy}": rate for policy, rate in report.policy_rates.items()}
+        if report.idle is not None:
+            rates["cores_idle"] = report.idle
         refused = {f"refused/{place}": float(sum(reasons.values())) for place, reasons in self.refused.items()}
         lost = {f"lost/{row.name}/{reason}": part for row in report.streams for reason, part in row.lost.items()}
         return replace(

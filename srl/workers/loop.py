@@ -131,9 +131,8 @@ class WorkerLoop:
 
     def sweep(self) -> int:
         """Deliver messages and poll every worker once; how much was done."""
-        done = self.wakeup.deliver()
-        name = ""
-        before = time.perf_counter()
+        name, before = "", time.perf_counter()
+        done = self.wakeup.deliver()  # counts as work of the worker that goes on because of it
         try:
             for name, worker in self.workers.items():
                 work = worker.poll()
