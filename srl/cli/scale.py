@@ -105,10 +105,7 @@ def _scale(given: argparse.Namespace, progress: Progress) -> None:
     if given.check:
         progress.lasting("a real run", given.check)
         seen = real(experiment, overrides, given.check, hosts=given.hosts, envs=envs)
-        progress("measuring unit costs again")
-        after = measure(experiment, overrides, given.seconds, envs=envs, encrypt=not graph.insecure)
-        told = measured.costs.mean(after.costs)  # the machine may have become slower meanwhile
-        progress.print(_compared(setup, told, seen))
+        progress.print(_compared(setup, measured.costs, seen))
 
 
 def bottleneck(setup: Setup, outcome: Outcome) -> str:
@@ -203,10 +200,11 @@ def _table(setup: Setup, outcome: Outcome, measured: Measured) -> list[tuple[str
 
 
 def _compared(setup: Setup, costs: Costs, seen: Seen) -> str:
-    """A real run with these hosts on this machine, and a simulation of just that."""
+    """A real run with these hosts on this machine, and a simulation of just that, with the costs that steps had in the run."""
     alone = replace(setup, actors=1, trainers=1, pullers=False, fan_out=0, latency=0.0)
-    shared = replace(alone, together=True, cores=Machine.here().cores, speeds=seen.speeds)
-    told = Simulation(costs, shared).run(_updates(shared))
+    shared = replace(alone, together=True, cores=seen.available)
+    acting, training = costs.acting(shared.slab_steps), costs.training(shared.slab_steps)
+    told = Simulation(costs.times(seen.acting / acting, seen.training / training), shared).run(_updates(shared))
     rows = [
         ("all hosts on this machine", "simulated", "real", ""),
         ("env steps/s", f"{told.rate:,.0f}", f"{seen.rate:,.0f}", f"{told.rate / seen.rate - 1:+.1%}"),
@@ -215,5 +213,9 @@ def _compared(setup: Setup, costs: Costs, seen: Seen) -> str:
         ("staleness", f"{told.staleness:.2f}", f"{seen.staleness:.2f}", ""),
         ("cores used", f"{told.cpu * shared.cores:.2f}", f"{seen.cores:.2f}", ""),
     ]
-    busy = "a trainer gets {:.2f} and an actor {:.2f} of a core while it wants one, as in the real run".format(*seen.speeds)
-    return "\n" + columns(rows, right=(1, 2, 3)) + f"\n{busy}"
+    words = (
+        f"taken from the real run: other programs left it {seen.available:.2f} of {Machine.here().cores} cores, and an env step "
+        f"took {1e6 * seen.acting:.2f} us of an actor and {1e6 * seen.training:.2f} us of the trainer, "
+        f"{1e6 * acting:.2f} and {1e6 * training:.2f} us when measured alone"
+    )
+    return "\n" + columns(rows, right=(1, 2, 3)) + f"\n{words}"

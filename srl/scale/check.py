@@ -21,10 +21,14 @@ class Seen:
     """Part of the time in which an actor and its policy had nothing to do."""
     trainer_waits: float
     staleness: float
+    acting: float
+    """Processor time of the actors for an env step, with all that belongs to it."""
+    training: float
+    """The same of the trainer."""
     cores: float
-    """Processor time of its workers, by time."""
-    speeds: tuple[float, float]
-    """The same of the trainer and of an actor while they had something to do."""
+    """Processor time of all, by time."""
+    available: float
+    """Cores that other programs left to it, used or not."""
 
 
 def real(experiment: str | None, overrides: list[str], seconds: float, *, hosts: int, envs: int) -> Seen:
@@ -56,11 +60,14 @@ def real(experiment: str | None, overrides: list[str], seconds: float, *, hosts:
         return sum(float(row.get(name) or 0.0) for row in among for name in names) / len(among)
 
     acting, training = mean("busy/actor", "busy/policy"), mean("busy/trainer")
+    rate = (float(last["total/env_steps"]) - float(first["total/env_steps"])) / passed
     return Seen(
-        rate=(float(last["total/env_steps"]) - float(first["total/env_steps"])) / passed,
+        rate=rate,
         actors_wait=max(0.0, 1 - acting),
         trainer_waits=1 - training,
         staleness=mean("stream/samples.main/staleness_mean"),
+        acting=mean("cpu/actor") / rate,
+        training=mean("cpu/trainer") / rate,
         cores=mean("cpu/actor", "cpu/trainer"),
-        speeds=(min(1.0, mean("cpu/trainer") / training), min(1.0, mean("cpu/actor") / (hosts * acting))),
+        available=mean("cpu/actor", "cpu/trainer", "cores_idle"),
     )

@@ -1,7 +1,7 @@
 """A simulation of a run: actors on many hosts, each with its policy, and trainers that make their updates together.
 
 Every slab is simulated: its credit, the version it may start with, its way over two network cards, and the processor time that it
-takes at both ends. Processes share the cores of their host, trainers first, as their priority is higher.
+takes at both ends. Processes share the cores of their host as under Linux, where trainers have the higher priority.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import heapq
 import math
 import random
 from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from itertools import count
 
-_SLICE = 0.0025
-"""Seconds that Linux lets a process run before others have their turn: fitted to runs whose hosts shared one machine."""
+_WEIGHT = 1024 / 110
+"""Of a trainer beside an actor: those of Linux for a niceness of 0 and of 10."""
+_BALANCE = 0.032
+"""Seconds between two looks of Linux at the queues of two busy cores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +39,19 @@ class Costs:
     spread: float = 0.05
     """Standard deviation of the time of a slab, as a part of it."""
 
-    def mean(self, other: Costs) -> Costs:
-        return Costs(**{name: (value + getattr(other, name)) / 2 for name, value in asdict(self).items()})
+    def acting(self, slab_steps: int) -> float:
+        """What an env step costs an actor, with its part of a slab and of a version."""
+        return self.act + (self.put + self.adopt) / slab_steps
+
+    def training(self, slab_steps: int) -> float:
+        """The same of the trainer."""
+        return self.train + (self.take + self.publish) / slab_steps
+
+    def times(self, acting: float, training: float) -> Costs:
+        """So many times as high."""
+        actor = {name: getattr(self, name) * acting for name in ("act", "put", "adopt")}
+        trainer = {name: getattr(self, name) * training for name in ("train", "take", "publish")}
+        return replace(self, **actor, **trainer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +78,6 @@ class Setup:
     latency: float = 1e-4
     together: bool = False
     """All hosts and trainers share the cores of one machine."""
-    speeds: tuple[float, float] = (1.0, 1.0)
-    """Cores that a trainer and an actor get there while they want one: less than 1 beside other programs."""
     pullers: bool = True
     """Each host fetches a version once."""
     fan_out: int = 0
@@ -126,45 +137,60 @@ class Outcome:
     """Part of the processor time of the trainers, or of the one machine, that was used."""
 
 
-class Pool:
-    """Cores that processes share. `high` come first; the others share what is left. `speeds`: the most that one gets."""
+@dataclass(slots=True)
+class _Job:
+    left: float
+    """Seconds of a core."""
+    weight: float
+    process: Hashable
+    done: Callable[[], None]
 
-    def __init__(self, sim: Simulation, cores: float, speeds: tuple[float, float] = (1.0, 1.0)) -> None:
-        self._sim, self._cores, self._speeds = sim, cores, speeds
-        self._clocks = [0.0, 0.0]
-        self._rates = [1.0, 1.0]
-        self._jobs: list[list[tuple[float, int, Callable[[], None]]]] = [[], []]
+
+class Pool:
+    """Cores that processes share as under Linux: each core has a queue of its own, in which trainers have a greater weight.
+
+    A core that becomes idle takes a job from another; apart from that, jobs change cores seldom.
+    """
+
+    def __init__(self, sim: Simulation, cores: float) -> None:
+        self._sim = sim
+        self._queues: list[list[_Job]] = [[] for _ in range(math.ceil(cores))]
+        self._speed = cores / len(self._queues)
+        self._last: dict[Hashable, int] = {}
+        """Process -> the core that it ran on."""
         self._seen = 0.0
         self._stamp = 0
         self.used = 0.0
+        if len(self._queues) > 1:
+            sim.at(_BALANCE, self._balance)
 
-    def run(self, work: float, done: Callable[[], None], *, high: bool = False) -> None:
-        """Call `done` when so many seconds of one core were spent."""
+    def run(self, work: float, process: Hashable, done: Callable[[], None], *, high: bool = False) -> None:
+        """Call `done` when this process has spent so many seconds of one core."""
         self._advance()
-        kind = 0 if high else 1
-        if (speed := self._speeds[kind]) < 1 and work > 0:  # other programs interrupt it for a while after each slice
-            shape = work / (2 * _SLICE * (1 - speed) ** 2)
-            work *= self._sim.random.gammavariate(shape, 1 / shape)
-        heapq.heappush(self._jobs[kind], (self._clocks[kind] + work, next(self._sim.order), done))
+        core = self._last.get(process, len(self._last) % len(self._queues))
+        if self._queues[core]:
+            core = next((other for other, queue in enumerate(self._queues) if not queue), core)
+        self._add(core, _Job(work, _WEIGHT if high else 1.0, process, done))
         self._plan()
+
+    def _add(self, core: int, job: _Job) -> None:
+        self._last[job.process] = core
+        self._queues[core].append(job)
 
     def _advance(self) -> None:
         passed, self._seen = self._sim.now - self._seen, self._sim.now
-        for kind in (0, 1):
-            self._clocks[kind] += passed * self._rates[kind]
-            self.used += passed * self._rates[kind] * len(self._jobs[kind])
+        for queue in self._queues:
+            for job, rate in self._rates(queue):
+                job.left -= passed * rate
+                self.used += passed * rate
+
+    def _rates(self, queue: list[_Job]) -> list[tuple[_Job, float]]:
+        weights = sum(job.weight for job in queue)
+        return [(job, self._speed * job.weight / weights) for job in queue]
 
     def _plan(self) -> None:
-        first, second = len(self._jobs[0]), len(self._jobs[1])
-        high, low = self._speeds
-        self._rates[0] = min(high, self._cores / first) if first else high
-        left = max(0.05 * self._cores, self._cores - first * self._rates[0])
-        self._rates[1] = min(low, left / second) if second else low
         self._stamp += 1
-        due = min(
-            ((jobs[0][0] - self._clocks[kind]) / self._rates[kind] for kind, jobs in enumerate(self._jobs) if jobs),
-            default=math.inf,
-        )
+        due = min((job.left / rate for queue in self._queues for job, rate in self._rates(queue)), default=math.inf)
         if due < math.inf:
             stamp = self._stamp
             self._sim.at(self._sim.now + max(0.0, due), lambda: self._due(stamp))
@@ -174,12 +200,32 @@ class Pool:
             return
         self._advance()
         ended = []
-        for kind, jobs in enumerate(self._jobs):
-            while jobs and jobs[0][0] <= self._clocks[kind] + 1e-12:
-                ended.append(heapq.heappop(jobs)[2])
+        for queue in self._queues:
+            ended += [job for job in queue if job.left <= 1e-12]
+            queue[:] = [job for job in queue if job.left > 1e-12]
+        for job in ended:
+            job.done()
+        for core, queue in enumerate(self._queues):
+            longest = max(self._queues, key=len)
+            if not queue and len(longest) > 1:
+                self._move(longest, core)
         self._plan()
-        for done in ended:
-            done()
+
+    def _balance(self) -> None:
+        """Now and then a job leaves a core whose weight is greater by more than its own."""
+        self._advance()
+        weights = [sum(job.weight for job in queue) for queue in self._queues]
+        least, most = weights.index(min(weights)), self._queues[weights.index(max(weights))]
+        if len(most) > 1 and max(weights) - min(weights) > min(job.weight for job in most):
+            self._move(most, least)
+        self._plan()
+        self._sim.at(self._sim.now + _BALANCE, self._balance)
+
+    def _move(self, queue: list[_Job], core: int) -> None:
+        """The job with the least weight to this core."""
+        job = min(queue, key=lambda job: job.weight)
+        queue.remove(job)
+        self._add(core, job)
 
 
 class Core:
@@ -190,7 +236,7 @@ class Core:
         self._free = 0.0
         self.used = 0.0
 
-    def run(self, work: float, done: Callable[[], None], *, high: bool = False) -> None:
+    def run(self, work: float, process: Hashable, done: Callable[[], None], *, high: bool = False) -> None:
         self._free = max(self._sim.now, self._free) + work
         self.used += work
         self._sim.at(self._free, done)
@@ -221,7 +267,7 @@ class Simulation:
         self.order = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self.random = random.Random(seed)
-        self._all = Pool(self, setup.cores, setup.speeds) if setup.together else None
+        self._all = Pool(self, setup.cores) if setup.together else None
         self._trainers = [_Trainer(self._all or Core(self)) for _ in range(setup.trainers)]
         self._own = setup.slabs // setup.trainers
         self._updates = 0
@@ -311,13 +357,11 @@ class Simulation:
         self._give(trainer)
 
     def _answer(self, trainer: _Trainer) -> float:
-        """Seconds from a request to its credit: a trainer looks between two minibatches, and both processes need their turn."""
+        """Seconds from a request to its credit: a trainer looks between two minibatches."""
         seconds = 2 * self.setup.latency
         if trainer.running and self._training:
             update = self._own * self.setup.slab_steps * self.costs.train
             seconds += self.random.random() * update / self.setup.optimizer_steps
-        for speed in self.setup.speeds:
-            seconds += self.random.expovariate(1.0) * _SLICE * (1 / speed - 1)
         return seconds
 
     def _act(self, index: int, host: int, cpu: Pool | Core, trainer: _Trainer, batch: int) -> None:
@@ -330,7 +374,7 @@ class Simulation:
             self._send(host, trainer, batch, version)
             self._ask(index, host, cpu)
 
-        cpu.run(work, done)
+        cpu.run(work, index, done)
 
     def _newest(self, host: int) -> int:
         delay, version = self.setup.delay(host), self._updates
@@ -371,7 +415,7 @@ class Simulation:
             done()
             self._next(trainer)
 
-        trainer.cpu.run(work, ended, high=True)
+        trainer.cpu.run(work, id(trainer), ended, high=True)
 
     def _give(self, trainer: _Trainer) -> None:
         while trainer.asking and trainer.given < trainer.issued:
