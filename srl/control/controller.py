@@ -294,6 +294,8 @@ class Controller:
         if self._asked or self._ending is not None:
             return
         silent = self._failures.silent(self._members.phases, waiting=self._backend.waiting)
+        if text := self._failures.late(self._members):
+            self.log.event("note", text=text)
         if ending := reached(self.graph.stop, self.totals) or silent:
             self._end(ending)
 

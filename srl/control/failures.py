@@ -10,6 +10,7 @@ from typing import Any
 
 from srl.control.members import Member
 from srl.core.errors import SrlError
+from srl.core.text import count
 from srl.core.types import Stop
 from srl.graph.spec import Graph
 from srl.observe.expectation import figure
@@ -20,6 +21,8 @@ from srl.workers.messages import Message
 
 STALL = 120.0
 """Seconds without any progress before a run ends as stalled."""
+SLOW = 10.0
+"""Seconds without any progress before the processes that are not ready are listed."""
 
 _LONGEST_TURN = 5.0
 """Seconds that one turn of the controller counts at most."""
@@ -72,6 +75,8 @@ class Failures:
         self._fatal: list[Failure] = []
         self._mark: Any = None
         self._silence, self._looked = 0.0, clock()
+        self._listed: Any = None
+        """The mark at which the late processes were listed."""
 
     def died(self, member: Member, exit: Message) -> tuple[Failure, Ending | None]:
         """A process ended while the run was under way. No ending: restart it, which counts against the limit."""
@@ -120,6 +125,17 @@ class Failures:
             return Ending("stalled", f"no progress for {self._stall:g} seconds; {what}", drain=False)
         return None
 
+    def late(self, members: Mapping[str, Member]) -> str:
+        """What to say, once, of processes that are not ready although nothing has happened for a while; called after `silent`."""
+        late = [member for member in members.values() if member.phase in ("starting", "made")]
+        if not late or self._silence < SLOW or self._listed == self._mark:
+            return ""
+        self._listed = self._mark
+        more = f" and {count(len(late) - 1, 'other')}" if len(late) > 1 else ""
+        log = self._log(late[0])
+        at = f" ({log})" if log else ""
+        return f"waiting for {late[0].name}{more} to make envs, policies or an algorithm{at}"
+
     def result(self, ending: Ending | None) -> RunResult:
         """How the run ended, with everything that failed."""
         ending = ending or Ending("worker failure", "the controller itself failed")
@@ -130,20 +146,25 @@ class Failures:
 
     def failure(self, member: Member, exit: Message, obstacle: str = "") -> Failure:
         """How a process ended. `obstacle`: why the run cannot continue."""
-        said, owner, error = member.failure, member.owner, _error(member)
+        said, error = member.failure, _error(member)
         return Failure(
             worker=said["worker"] if said else member.name,
             at=self._totals.elapsed,
             exit_code=None if said else exit["code"],
             error=(error.format() if error else said["trace"]) if said else "",
-            log=str(self._folder.log(owner.node, owner.index)) if self._folder and self._graph.mode != "inline" else "",
+            log=self._log(member),
             tail=tuple(exit["log"]),
             rss=exit["rss"],
             host_free=exit["free"],
             out_of_memory=exit["out_of_memory"],
             last_step=self._totals.env_steps or None,
-            policy=f"{obstacle} -> stopping" if obstacle else f"workers.{owner.node}.on_failure=restart -> restarting",
+            policy=f"{obstacle} -> stopping" if obstacle else f"workers.{member.owner.node}.on_failure=restart -> restarting",
         )
+
+    def _log(self, member: Member) -> str:
+        """Its log file, if it has one."""
+        owner = member.owner
+        return str(self._folder.log(owner.node, owner.index)) if self._folder and self._graph.mode != "inline" else ""
 
     def _obstacle(self, member: Member, must_change: bool, at: float) -> str:
         """Why a process that died at this time is not restarted; empty if it is. What is lost at the same moment counts once."""

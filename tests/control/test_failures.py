@@ -175,3 +175,23 @@ def test_the_headline_counts_what_is_done_when_the_run_is_over() -> None:
     reading = Reading.from_plain({"env_steps": ["count", 1000.0]})
     deaths.totals.take("counter/0", ProcessReport(1.0, 0.0, 1, {"counter/0": WorkerReport(reading, 0.0, (), True, {})}))
     assert deaths.failures.result(ending).headline == "1,000 env steps, 0 updates"
+
+
+def test_processes_that_are_not_ready_are_listed_once(tmp_path: Path) -> None:
+    deaths = Deaths(graph(counters=2), RunFolder.create(tmp_path, "rig", 1))
+    for member in deaths.members.values():
+        member.phase = "made"
+
+    def told_after(seconds: int) -> str:
+        deaths.after(seconds, deaths.members.phases)
+        return deaths.failures.late(deaths.members)
+
+    assert told_after(9) == ""
+    told = told_after(2)
+    assert told.startswith("waiting for counter/0 and 2 others to make envs") and told.endswith("counter-0.log)")
+    assert told_after(20) == ""
+    for name in ("counter/0", "counter/1"):
+        deaths.members[name].phase = "ready"
+    assert told_after(12).startswith("waiting for adder/0 to make envs")
+    deaths.members["adder/0"].phase = "running"
+    assert told_after(30) == ""
