@@ -20,8 +20,17 @@ def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
 
 
 def run_while(controller: Controller, disturb: Callable[[], object]) -> RunResult:
-    """Run to the end, and meanwhile call this in another thread."""
-    thread = threading.Thread(target=disturb)
+    """Run to the end, and call this in another thread as soon as there are env steps. If it raises, the run is stopped."""
+
+    def watch() -> None:
+        try:
+            until(lambda: controller.totals.env_steps)
+            disturb()
+        except BaseException:
+            controller.stop()
+            raise
+
+    thread = threading.Thread(target=watch)
     thread.start()
     result = controller.run()
     thread.join()

@@ -16,10 +16,9 @@ from srl.launchers.backend import LaunchedBackend
 from srl.launchers.loopback import Loopback
 from srl.observe.ledger import table
 from srl.store.run_folder import RunFolder
-from tests.cluster.test_supervisors import when_working
 from tests.control.rig import derived, graph, with_node
 from tests.errors import raises
-from tests.waiting import until
+from tests.waiting import run_while, until
 
 
 class Late(Loopback):
@@ -62,9 +61,7 @@ def test_elastic_hosts_come_late_leave_and_come_back(tmp_path: Path, monkeypatch
         until(lambda: phases()["counter/0"] == "running", 30)
         controller.stop()
 
-    comer = when_working(controller, come_and_go)
-    result = controller.run()
-    comer.join()
+    result = run_while(controller, come_and_go)
     assert seen == ["absent"], "the run began without it"
     assert result.kind == "done", result.format()
     assert not controller.totals.restarts, "nothing has failed"
@@ -79,9 +76,7 @@ def test_a_host_that_the_run_needs_ends_it_when_it_is_told_to_end(tmp_path: Path
     backend = LaunchedBackend(work, tmp_path)
     (supervisor,) = backend.launcher.running.values()
     controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), backend=lambda: backend)
-    teller = when_working(controller, lambda: os.kill(supervisor.pid, signal.SIGTERM))
-    result = controller.run()
-    teller.join()
+    result = run_while(controller, lambda: os.kill(supervisor.pid, signal.SIGTERM))
     assert result.kind == "preempted" and result.exit_code == 75, result.format()
     assert "a host was told to end by SIGTERM" in result.format()
     (ledger,) = controller.totals.ledgers()
@@ -103,9 +98,7 @@ def test_a_lost_host_counts_as_one_restart_however_many_workers_it_has(tmp_path:
         until(lambda: set(controller._members.phases.values()) == {"running"})
         controller.stop()
 
-    loser = when_working(controller, lose)
-    result = controller.run()
-    loser.join()
+    result = run_while(controller, lose)
     assert result.kind == "done", result.format()
     (ledger,) = controller.totals.ledgers()
     assert ledger.balanced, table([ledger])

@@ -24,9 +24,8 @@ from srl.launchers.backend import LaunchedBackend
 from srl.launchers.base import launcher_of
 from srl.observe.ledger import table
 from srl.store.run_folder import RunFolder
-from tests.cluster.test_ssh import when_working
 from tests.control.rig import derived, graph, with_node
-from tests.waiting import until
+from tests.waiting import run_while, until
 
 PYTHON = os.environ.get("RAY_PYTHON") or (sys.executable if importlib.util.find_spec("ray") else "")
 needs_ray = pytest.mark.skipif(not PYTHON, reason="needs Ray (pip install ray, or RAY_PYTHON=python of an environment with it)")
@@ -157,9 +156,7 @@ def test_an_actor_that_is_killed_is_started_again_with_its_workers(ray: RayNodes
         until(lambda: controller.totals.env_steps > before + 2000 and len(actors()) == 2)
         controller.stop()
 
-    killer = when_working(controller, kill)
-    result = controller.run()
-    killer.join()
+    result = run_while(controller, kill)
     assert result.kind == "done", result.format()
     (ledger,) = controller.totals.ledgers()
     assert ledger.balanced, table([ledger])
@@ -184,9 +181,7 @@ def test_a_node_that_is_lost_ends_the_run(ray: RayNodes, tmp_path: Path) -> None
     work = replace(placed(ray), stop=Stop(seconds=120))
     folder = RunFolder.create(tmp_path / "runs", "rig", 1)
     controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: LaunchedBackend(work, folder.path))
-    killer = when_working(controller, lambda: ray.lose(2))
-    result = controller.run()
-    killer.join()
+    result = run_while(controller, lambda: ray.lose(2))
     assert result.kind == "worker failure", result.format()
 
 

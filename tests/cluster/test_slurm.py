@@ -25,12 +25,12 @@ from srl.store import checkpoint
 from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from tests.cluster.slurm_cluster import SlurmCluster, missing
-from tests.cluster.test_ssh import arrived, when_working
+from tests.cluster.test_ssh import arrived
 from tests.cluster.two_hosts import TwoHosts
 from tests.cluster.two_hosts import missing as missing_hosts
 from tests.control.rig import derived, graph, with_node
 from tests.errors import raises
-from tests.waiting import until
+from tests.waiting import run_while, until
 
 ROOT = Path(__file__).parents[2]
 MISSING = missing()
@@ -91,9 +91,7 @@ def test_the_join_file_is_private_and_the_token_nowhere_else(slurm: SlurmCluster
         seen["mode"] = stat.S_IMODE((folder.path / "launch" / "join.json").stat().st_mode)
         seen["token"] = backend.remote.join.token in (folder.path / "launch" / "job.sh").read_text()
 
-    looker = when_working(controller, look)
-    result = controller.run()
-    looker.join()
+    result = run_while(controller, look)
     assert result.kind == "done", result.format()
     assert seen == {"mode": 0o600, "token": False}
     (ledger,) = controller.totals.ledgers()
@@ -109,9 +107,7 @@ def test_a_job_that_is_cancelled_ends_the_run_which_saves(slurm: SlurmCluster, t
     assert isinstance(backend.launcher, Slurm)
     job = backend.launcher.job
     controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: backend)
-    killer = when_working(controller, lambda: slurm.ask("scancel", job))
-    result = controller.run()
-    killer.join()
+    result = run_while(controller, lambda: slurm.ask("scancel", job))
     assert result.kind == "preempted" and result.exit_code == 75, result.format()
     assert "a host was told to end by SIGTERM" in result.format() and result.checkpoint
 
@@ -254,9 +250,7 @@ def test_a_node_that_cannot_be_reached(cables: tuple[TwoHosts, SlurmCluster], tm
         assert launcher.job == job
         controller.stop()
 
-    cutter = when_working(controller, cut)
-    result = controller.run()
-    cutter.join()
+    result = run_while(controller, cut)
     (ledger,) = controller.totals.ledgers()
     assert ledger.balanced, table([ledger])
     if on_failure == "stop":
@@ -287,9 +281,7 @@ def test_a_node_that_loses_power_ends_the_run_which_saves(slurm: SlurmCluster, t
     folder = RunFolder.create(tmp_path / "runs", "rig", 1)
     backend = LaunchedBackend(work, folder.path)
     controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: backend)
-    killer = when_working(controller, lambda: slurm.power_off("cpu2"))
-    result = controller.run()
-    killer.join()
+    result = run_while(controller, lambda: slurm.power_off("cpu2"))
     slurm.power_on("cpu2")
     assert result.kind == "worker failure", result.format()
     assert newest(folder.path) == controller.totals.total("trained_steps")
@@ -321,10 +313,8 @@ def test_actors_whose_job_is_lost_continue_in_another_one(slurm: SlurmCluster, t
         assert launcher.job != first
         controller.stop()
 
-    loser = when_working(controller, lose)
     try:
-        result = controller.run()
-        loser.join()
+        result = run_while(controller, lose)
     finally:
         slurm.power_on("cpu2")
     assert result.kind == "done", result.format()

@@ -25,7 +25,7 @@ from srl.store.lines import read_numbers
 from srl.store.run_folder import RunFolder
 from tests.cluster.two_hosts import ADDRESSES, HEAD, TwoHosts, missing
 from tests.control.rig import derived, graph, with_node
-from tests.waiting import until
+from tests.waiting import run_while, until
 
 MISSING = missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -80,9 +80,7 @@ def test_workers_run_on_their_hosts_without_secrets_in_sight(hosts: TwoHosts, tm
         seen["workers"] = [any(f"counter/{host - 1}" in line for line in hosts.processes(host)) for host in (1, 2)]
         seen["token"] = [hosts.secrets_visible(host, backend.remote.join.token) for host in (1, 2)]
 
-    looker = when_working(controller, look)
-    result = controller.run()
-    looker.join()
+    result = run_while(controller, look)
     assert result.kind == "done", result.format()
     assert seen == {"workers": [True, True], "token": [False, False]}
     (ledger,) = controller.totals.ledgers()
@@ -104,9 +102,7 @@ def test_a_run_is_stopped_from_another_host(hosts: TwoHosts, tmp_path: Path) -> 
             done = subprocess.run([*there, verb, str(control)], capture_output=True, text=True, timeout=60, check=False)
             said[verb] = done.stdout + done.stderr
 
-    asker = when_working(controller, ask)
-    result = controller.run()
-    asker.join()
+    result = run_while(controller, ask)
     assert result.kind == "interrupted", result.format()
     assert "counter/1" in said["top"] and "far/1" in said["top"], said
     assert said["stop"].endswith("it has ended\n"), said
@@ -115,10 +111,8 @@ def test_a_run_is_stopped_from_another_host(hosts: TwoHosts, tmp_path: Path) -> 
 def test_a_host_that_loses_power_ends_the_run_and_the_other_host_is_left_empty(hosts: TwoHosts, tmp_path: Path) -> None:
     work = placed(hosts, stop={"seconds": 90})
     controller = controlled(work, tmp_path)
-    killer = when_working(controller, lambda: hosts.power_off(2))
     began = time.monotonic()
-    result = controller.run()
-    killer.join()
+    result = run_while(controller, lambda: hosts.power_off(2))
     assert result.kind == "worker failure" and result.first.worker == "counter/1", result.format()
     assert "ssh cannot connect, or the connection broke" in result.format()
     assert time.monotonic() - began < 60
@@ -139,9 +133,7 @@ def test_a_host_that_is_lost_comes_back(hosts: TwoHosts, tmp_path: Path, how: st
         until(lambda: arrived(controller, "counter/1") > before + 500)
         controller.stop()
 
-    loser = when_working(controller, lose)
-    result = controller.run()
-    loser.join()
+    result = run_while(controller, lose)
     assert result.kind == "done", result.format()
     assert controller.totals.restarts == {"counter": 1}
     (ledger,) = controller.totals.ledgers()
@@ -201,9 +193,7 @@ def test_nothing_is_lost_when_a_link_is_cut_for_a_while(hosts: TwoHosts, tmp_pat
         taken.append(round(time.monotonic() - healed, 1))
         controller.stop()
 
-    cutter = when_working(controller, cut)
-    result = controller.run()
-    cutter.join()
+    result = run_while(controller, cut)
     print(f"after a cut of {seconds} s: 500 numbers within {taken} s")
     assert result.kind == "done", result.format()
     assert not controller.totals.restarts
@@ -275,17 +265,3 @@ def test_what_would_be_run_is_shown(hosts: TwoHosts) -> None:
     shown = launcher_of(placed(hosts)).render()
     assert list(shown) == ["far/0", "far/1"]
     assert shown["far/1"].startswith("ssh -T ") and "srl.cluster.supervisor --lifeline --host 1" in shown["far/1"]
-
-
-def when_working(controller: Controller, action: Any) -> threading.Thread:
-    def watch() -> None:
-        until(lambda: controller.totals.env_steps > 0)
-        try:
-            action()
-        except BaseException:
-            controller.stop()
-            raise
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    return thread

@@ -29,7 +29,7 @@ from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
 from srl.workers.messages import unpack
 from tests.control.rig import derived, graph, with_node
-from tests.waiting import until
+from tests.waiting import run_while, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,9 +94,7 @@ def test_a_lost_supervisor_ends_the_run(tmp_path: Path) -> None:
     with remote(lease=1.0) as (far, supervisor):
         work = graph(via="zmq", stop={"seconds": 60})
         controller = Controller(work, folder=RunFolder.create(tmp_path, "rig", 1), derived=derived(work), backend=lambda: far)
-        killer = when_working(controller, lambda: os.kill(supervisor.pid, signal.SIGKILL))
-        result = controller.run()
-        killer.join()
+        result = run_while(controller, lambda: os.kill(supervisor.pid, signal.SIGKILL))
         assert result.kind == "worker failure"
         assert "no contact with host 0 for 1 seconds" in result.format()
 
@@ -115,9 +113,7 @@ def test_a_supervisor_that_is_started_again_takes_the_place_of_the_old_one(tmp_p
                 threading.Event().wait(0.01)
             controller.stop()
 
-        replacer = when_working(controller, replace)
-        result = controller.run()
-        replacer.join()
+        result = run_while(controller, replace)
         end_supervisor(new[0], 10.0)
         assert result.kind == "done" and controller.totals.env_steps > 100, result.format()
         assert controller.totals.restarts == {"counter": 1, "adder": 1}
@@ -140,10 +136,8 @@ def test_a_supervisor_that_was_given_up_begins_anew(tmp_path: Path) -> None:
         until(lambda: controller.totals.env_steps > before + 100)
         controller.stop()
 
-    giver = when_working(controller, give_up)
     try:
-        result = controller.run()
-        giver.join()
+        result = run_while(controller, give_up)
         assert result.kind == "done", result.format()
         assert supervisor.wait(20) == 0
     finally:
@@ -160,9 +154,7 @@ def test_a_call_that_breaks_is_dialled_again_and_nothing_is_lost(tmp_path: Path)
             for host in far._hosts:
                 far._loop.call_soon_threadsafe(host.call.put_nowait, None)
 
-        cutter = when_working(controller, cut)
-        result = controller.run()
-        cutter.join()
+        result = run_while(controller, cut)
         assert result.kind == "done", result.format()
         assert controller.totals.env_steps == 5000
 
@@ -174,7 +166,8 @@ def test_workers_stop_and_save_when_the_controller_stays_away(tmp_path: Path) ->
         controller = Controller(work, folder=folder, derived=derived(work), backend=lambda: far)
         thread = threading.Thread(target=controller.run)
         thread.start()
-        when_working(controller, lambda: far._await(far._server.stop(0))).join()
+        until(lambda: controller.totals.env_steps)
+        far._await(far._server.stop(0))
         assert supervisor.wait(20) == 75
         assert checkpoint.latest(folder.checkpoints) is not None
         controller.stop()
@@ -189,19 +182,6 @@ def test_patience_has_an_end() -> None:
     backend.close()
     command = [sys.executable, "-m", "srl.cluster.supervisor", "--host", "0", "--patience", "0.5"]
     assert subprocess.run(command, cwd=ROOT, input=join, timeout=20, check=False).returncode == 75
-
-
-def when_working(controller: Controller, action: Any) -> threading.Thread:
-    def watch() -> None:
-        end = time.monotonic() + 30
-        while not controller.totals.env_steps:
-            assert time.monotonic() < end
-            threading.Event().wait(0.01)
-        action()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    return thread
 
 
 @pytest.mark.parametrize(

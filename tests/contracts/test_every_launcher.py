@@ -32,10 +32,10 @@ from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.slurm_cluster import missing as missing_slurm
 from tests.cluster.test_ray import PYTHON as RAY_PYTHON
 from tests.cluster.test_ray import RayNodes
-from tests.cluster.test_ssh import when_working
 from tests.cluster.two_hosts import TwoHosts
 from tests.cluster.two_hosts import missing as missing_ssh
 from tests.control.rig import derived, graph, with_node
+from tests.waiting import run_while
 
 EXPERIMENT = "env: CartPole-v1\n"
 
@@ -198,9 +198,7 @@ def test_a_run_loses_nothing_shows_no_token_and_leaves_nothing(kind: str, tmp_pa
         ]
         shown: list[str] = []
         controller = Controller(made, folder=folder, derived=derived(made), backend=lambda: backend)
-        looker = when_working(controller, lambda: shown.extend(with_text(token)))
-        result = controller.run()
-        looker.join()
+        result = run_while(controller, lambda: shown.extend(with_text(token)))
         assert result.kind == "done", result.format()
         assert not shown
         (ledger,) = controller.totals.ledgers()
