@@ -1,7 +1,7 @@
 """LSTM and GRU over whole windows, forward and backward, in numpy: used by the autograd node of `srl.nets.cells`.
 
 Arrays are stored features first, `[T, features, B]`, so that every gate is one contiguous block. Each step is one product
-with inputs, previous output and a constant one; one product over all steps gives the gradients of the weights.
+with inputs, previous output and a constant one; products over all steps give the gradients of the inputs and of the weights.
 """
 
 from __future__ import annotations
@@ -44,10 +44,7 @@ def across(rows: Array, space: Space, name: str) -> Array:
 
 def _rows(rows: Array) -> Array:
     """`[T, k, B]` as `[T, B, k]`, stored features first: `srl.nets.towers` multiplies it as it is."""
-    time, size, number = rows.shape
-    flat = np.empty((size, time, number), np.float32)
-    np.copyto(flat, rows.transpose(1, 0, 2))
-    return flat.transpose(1, 2, 0)
+    return rows.transpose(1, 0, 2).copy().transpose(1, 2, 0)
 
 
 _sigmoid_back: Any = torch.ops.aten.sigmoid_backward.grad_input
@@ -88,7 +85,8 @@ class Pass:
             ends = [one or other for one, other in zip(ends, np.any(stop, axis=1).tolist(), strict=True)]
             keep = keep * ~stop
         to_memory = self._run_back(grads, last, ends, keep)
-        return _rows(self._back[:, : self._size]), to_memory, self._weight_grads()
+        to, found = across(self._to, self._space, "to_across"), across(self._found, self._space, "found_across")
+        return self._input_grad(to).reshape(self._size, time, number).transpose(1, 2, 0), to_memory, self._weight_grads(to, found)
 
     def _run(self, memory: Array) -> None:
         """Fill `_outs`."""
@@ -102,7 +100,11 @@ class Pass:
         """Fill `_to` and `_back`; the gradient of the memory at the start. Where `keep` is 0 it ends."""
         raise NotImplementedError
 
-    def _weight_grads(self) -> list[Array]:
+    def _input_grad(self, to: Array) -> Array:
+        """`[inputs, T * B]`."""
+        raise NotImplementedError
+
+    def _weight_grads(self, to: Array, found: Array) -> list[Array]:
         raise NotImplementedError
 
     def _views(
@@ -128,7 +130,7 @@ class Pass:
         take, width = self._space.take, self._width
         found = take("found", time, self._size + width + 2, number)
         outs = take("outs", time, width, number)
-        to, back = take("to", time, 4 * width, number), take("back", time, self._size + 1 + width, number)
+        to, back = take("to", time, 4 * width, number), take("back", time, width, number)
         return found, outs, to, back, *self._views(time, number, found, outs, to, back)
 
     def _ready(self, weight: Array) -> Tensor:
@@ -141,6 +143,12 @@ class Pass:
             mm(weight, torch.from_numpy(rows), half=self._half, out=torch.from_numpy(out))
         else:
             np.matmul(weight.numpy(), rows, out=out)
+
+    def _onto_inputs(self, weight: Array, to: Array) -> Array:
+        """`weight.T @ to`: the gradient of the inputs of all steps."""
+        out = np.empty((weight.shape[1], to.shape[1]), np.float32)
+        self._multiply(self._ready(weight).T, to, out)
+        return out
 
     def _over_steps(self, to: Array, found: Array) -> Array:
         """`to @ found.T`: a gradient of weights. A constant one in `found` would make the product half as fast."""
@@ -211,12 +219,12 @@ class LstmPass(Pass):
         for theirs, ours in self._orders():
             joined[ours, :size], joined[ours, size + 1 :] = weight_ih[theirs], weight_hh[theirs]
             np.add(bias_ih[theirs], bias_hh[theirs], out=joined[ours, size])
-        self._joined = self._ready(joined)
+        self._joined, ready = joined, self._ready(joined)
         product = self._scratch[0][:2]
         np.multiply(memory.T[width:], self._keep[0], out=self._steps[0].g_cell[1])
         kept, new = product
         for t, step in enumerate(self._steps):
-            self._multiply(self._joined, step.found, step.gates)
+            self._multiply(ready, step.found, step.gates)
             torch.sigmoid(step.soft, out=step.soft)
             np.tanh(step.raw, out=step.g)
             np.multiply(step.i_f, step.g_cell, out=product)
@@ -234,12 +242,13 @@ class LstmPass(Pass):
     def _run_back(self, grads: Array, last: Array | None, ends: list[bool], keep: Array) -> Array:
         size, (to_soft, one, later) = self._size, self._scratch
         to_i_f, to_o, to_soft_tensor = to_soft[:2], to_soft[2], torch.from_numpy(to_soft.reshape(-1, to_soft.shape[-1]))
-        one_tensor, onto = torch.from_numpy(one), self._joined.T
+        one_tensor = torch.from_numpy(one)
+        through_h = self._ready(self._joined[:, size + 1 :].copy()).T
         later[...] = 0.0 if last is None else last.T[self._width :]
         for t in range(len(self._steps) - 1, -1, -1):
             step, grad = self._steps[t], grads[t]
             if t + 1 < len(self._steps):
-                np.add(grad, self._back[t + 1, size + 1 :], out=grad)
+                np.add(grad, self._back[t + 1], out=grad)
             np.multiply(grad, step.bent, out=to_o)
             np.multiply(grad, step.o, out=one)
             _tanh_back(one_tensor, step.bent_tensor, grad_input=one_tensor)
@@ -249,18 +258,18 @@ class LstmPass(Pass):
             _tanh_back(one_tensor, step.g_tensor, grad_input=step.to_g)
             np.multiply(later, step.f, out=later)
             _sigmoid_back(to_soft_tensor, step.soft, grad_input=step.soft)  # from here on the gates are gone
-            self._multiply(onto, step.gates, step.back)
+            self._multiply(through_h, step.gates, step.back)
             if ends[t]:
                 later *= keep[t]
-                step.back[size + 1 :] *= keep[t]
-        to_memory: Array = np.concatenate([self._back[0, size + 1 :], later])
+                step.back[...] *= keep[t]
+        to_memory: Array = np.concatenate([self._back[0], later])
         return to_memory.T.copy()
 
-    def _weight_grads(self) -> list[Array]:
-        """Products over all steps."""
+    def _input_grad(self, to: Array) -> Array:
+        return self._onto_inputs(self._joined[:, : self._size], to)
+
+    def _weight_grads(self, to: Array, found: Array) -> list[Array]:
         size = self._size
-        to = across(self._to, self._space, "to_across")
-        found = across(self._found, self._space, "found_across")
         to_ih, to_hh, sums = self._over_steps(to, found[:size]), self._over_steps(to, found[size + 1 : -1]), _row_sums(to)
         grads = [np.empty_like(weight) for weight in self._weights]
         for theirs, ours in self._orders():
@@ -295,8 +304,6 @@ class _GruStep(NamedTuple):
     inner: Array
     """The part of n that r lets through."""
     out: Array
-    to_ih: Array
-    """n, r, z"""
     to_hh: Array
     """r, z, inner"""
     to_n: Array
@@ -305,8 +312,7 @@ class _GruStep(NamedTuple):
     to_z: Array
     to_soft: Tensor
     to_inner: Array
-    back_x: Array
-    back_h: Array
+    back: Array
 
 
 class GruPass(Pass):
@@ -323,10 +329,10 @@ class GruPass(Pass):
                 soft=gates[t, : 2 * width], soft_tensor=tensor(gates[t, : 2 * width]), r=gates[t, :width],
                 z=gates[t, width : 2 * width], n=gates[t, 2 * width : 3 * width],
                 n_tensor=tensor(gates[t, 2 * width : 3 * width]),
-                inner=gates[t, 3 * width :], out=outs[t], to_ih=to[t, : 3 * width], to_hh=to[t, width:], to_n=to[t, :width],
+                inner=gates[t, 3 * width :], out=outs[t], to_hh=to[t, width:], to_n=to[t, :width],
                 to_n_tensor=tensor(to[t, :width]), to_r=to[t, width : 2 * width], to_z=to[t, 2 * width : 3 * width],
                 to_soft=tensor(to[t, width : 3 * width]), to_inner=to[t, 3 * width :],
-                back_x=back[t, :size], back_h=back[t, size + 1 :],
+                back=back[t],
             )
             for t in range(time)
         ]  # fmt: skip
@@ -360,15 +366,12 @@ class GruPass(Pass):
         return last
 
     def _run_back(self, grads: Array, last: Array | None, ends: list[bool], keep: Array) -> Array:
-        width, (one,) = self._width, self._scratch
-        weight_ih, weight_hh, _, _ = self._weights
-        onto_x = self._space.take("onto_x", 3 * width, self._size)
-        onto_x[:width], onto_x[width:] = weight_ih[2 * width :], weight_ih[: 2 * width]
-        through_x, through_h = self._ready(onto_x).T, self._ready(weight_hh).T
+        (one,) = self._scratch
+        through_h = self._ready(self._weights[1]).T
         for t in range(len(self._steps) - 1, -1, -1):
             step, grad = self._steps[t], grads[t]
             if t + 1 < len(self._steps):
-                np.add(grad, self._steps[t + 1].back_h, out=grad)
+                np.add(grad, self._back[t + 1], out=grad)
             np.subtract(step.before, step.n, out=one)
             np.multiply(one, grad, out=step.to_z)
             np.multiply(grad, step.z, out=one)
@@ -377,18 +380,20 @@ class GruPass(Pass):
             np.multiply(step.to_n, step.inner, out=step.to_r)
             np.multiply(step.to_n, step.r, out=step.to_inner)
             _sigmoid_back(step.to_soft, step.soft_tensor, grad_input=step.to_soft)
-            self._multiply(through_x, step.to_ih, step.back_x)
-            self._multiply(through_h, step.to_hh, step.back_h)
-            np.add(step.back_h, one, out=step.back_h)
+            self._multiply(through_h, step.to_hh, step.back)
+            np.add(step.back, one, out=step.back)
             if ends[t]:
-                step.back_h[...] *= keep[t]
-        to_memory: Array = self._steps[0].back_h.T.copy()
+                step.back[...] *= keep[t]
+        to_memory: Array = self._back[0].T.copy()
         return to_memory
 
-    def _weight_grads(self) -> list[Array]:
+    def _input_grad(self, to: Array) -> Array:
+        width, weight_ih = self._width, self._weights[0]
+        turned = np.concatenate([weight_ih[2 * width :], weight_ih[: 2 * width]])  # n, r, z
+        return self._onto_inputs(turned, to[: 3 * width])
+
+    def _weight_grads(self, to: Array, found: Array) -> list[Array]:
         width, size = self._width, self._size
-        to = across(self._to, self._space, "to_across")
-        found = across(self._found, self._space, "found_across")
         inputs = to[: 3 * width]  # n, r, z
         to_ih, sums = self._over_steps(inputs, found[:size]), _row_sums(inputs)
         theirs = np.concatenate([to_ih[width:], to_ih[:width]]), np.concatenate([sums[width:], sums[:width]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from srl.api.algorithm import Clock
+from srl.learners.flat import FlatAdam
 from srl.nets.ensemble import Ensemble
 from srl.nets.norms import BatchRenorm, LayerNorms
 
@@ -30,6 +33,24 @@ def _plain(net: Ensemble, tower: int, activation: str) -> nn.Sequential:
                 layers.append(norm)
             layers.append(ACTIVATIONS[activation]())
     return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("norm", ["no", "layer"])
+def test_an_optimizer_finds_the_gradients_of_all_uses_of_a_parameter(norm: Any) -> None:
+    net = Ensemble((6, 8, 2), 2, norm=norm)
+    same = copy.deepcopy(net)
+    adam = FlatAdam(list(net.parameters()), Clock(), lr=1e-3)
+    one, two = torch.randn(5, 6), torch.randn(3, 6)
+
+    def loss(net: Ensemble) -> Tensor:
+        decay = torch.stack([each.square().sum() for each in net.parameters()]).sum()
+        return decay + net(one).square().sum() + net(two).sum()
+
+    loss(same).backward()
+    for _ in range(2):
+        adam.backward(loss(net))
+        for mine, theirs in zip(net.parameters(), same.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
