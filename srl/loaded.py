@@ -134,8 +134,9 @@ class LoadedRun:
         greedy = self.greedy if greedy is None else greedy
         policies = {name: self.policy(which, name=name) for name in self.derived.policies} | dict(against or {})
         with closing(self.rollout(policies, envs=envs or min(episodes, 8), role="evaluation")) as rollout:
-            while not rollout.step(greedy=greedy, episodes=episodes):
-                tell("episodes", rollout.episodes, episodes)
+            whole = -(-episodes // rollout.envs) * rollout.envs  # every env plays as many
+            while not rollout.step(greedy=greedy, episodes=whole):
+                tell("episodes", rollout.episodes, whole)
             spread = {name: float(np.std(values, ddof=len(values) > 1)) for name, values in rollout.returns().items()}
             return Evaluation(rollout.result(), spread=spread, episodes=rollout.episodes, greedy=greedy)
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def evaluate(argv: list[str]) -> int:
     """Print means over episodes. `--cross-play`: a matrix of saved versions, `--cross-play RUN`: one run against another."""
     parser = _parser("srl eval", "play episodes with the policy of a run and print the means")
-    parser.add_argument("--episodes", type=number, help="episodes per match (default: 20; cross-play: 32)")
+    parser.add_argument(
+        "--episodes", type=number, help="episodes per match, rounded up to a multiple of the envs (default: 20; cross-play: 32)"
+    )
     parser.add_argument("--envs", type=number, default=None, help="envs stepped in parallel")
     parser.add_argument(
         "--cross-play",
