@@ -4,7 +4,7 @@ kind     way                      ends
 sample   slabs, one way           SampleProducer -> SampleConsumer     nothing lost silently     sample.py
 infer    question and answer      InferClient <-> InferServer          stateless servers         infer.py
 param    newest version wins      ParamPublisher -> ParamSubscriber                              param.py
-sum      each to each             SumRank <-> SumRank                  nothing lost            sum.py
+sum      each to each             SumRank <-> SumRank                  nothing lost              sum.py
 """
 
 from __future__ import annotations

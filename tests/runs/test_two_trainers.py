@@ -105,7 +105,12 @@ def test_a_resumed_run_goes_on_with_both(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("ppo by turns", "sac"))])
 @pytest.mark.parametrize(
     ("victim", "restart"),
-    [("trainer/0", False), pytest.param("trainer/1", False, marks=pytest.mark.long), pytest.param("trainer/0", True, marks=pytest.mark.long), ("trainer/1", True)],
+    [
+        ("trainer/0", False),
+        ("trainer/1", True),
+        pytest.param("trainer/1", False, marks=pytest.mark.long),
+        pytest.param("trainer/0", True, marks=pytest.mark.long),
+    ],
 )
 def test_a_killed_trainer_ends_the_run_or_all_start_again(kind: str, victim: str, restart: bool, tmp_path: Path) -> None:
     workers = {"trainer": {"count": 2, "on_failure": "restart" if restart else "stop"}}
