@@ -64,11 +64,11 @@ def _date(moment: float) -> str:
 def _row(moment: float, run: RunFolder) -> tuple[str, ...]:
     when = _date(moment) if moment else "?"
     try:
-        facts, state = run.read_status(), run.state
+        facts = run.read_facts()
     except UserError as error:
         return when, "damaged", "", "", "", f"{error.headline}: {dict(error.facts).get('found', '')}"
     duration = clock_time(facts["seconds"]) if "seconds" in facts else ""
-    return when, state, figure(facts.get("env_steps")), figure(facts.get("mean_return")), duration, str(run.path)
+    return when, facts["state"], figure(facts.get("env_steps")), figure(facts.get("mean_return")), duration, str(run.path)
 
 
 def _moment(run: RunFolder) -> float:

@@ -42,7 +42,7 @@ class Request:
 def answer(run: RunFolder, request: Request) -> dict[str, Any]:
     """The answer of a run, from its folder."""
     if request.what == "status":
-        return {**run.read_status(), "state": run.state, "folder": str(run.path)}
+        return {**run.read_facts(), "folder": str(run.path)}
     if request.what == "logs":
         return {name: _log_facts(path) for name, path in _logs(run).items()}
     if request.what == "log":

@@ -97,12 +97,11 @@ def moment(run: RunFolder) -> dict[str, Any]:
 def summary(run: RunFolder) -> dict[str, Any]:
     """The newest figures of a run, of a damaged one what can be said."""
     try:
-        status = run.read_status()
-        state = run.state
+        status = run.read_facts()
     except UserError as error:
-        status, state = {}, f"damaged: {error.headline}"
+        status = {"state": f"damaged: {error.headline}"}
     known = ("experiment", "seed", "env_steps", "mean_return", "seconds", "created", "updated", "exit_code", "pid", "held")
-    return {**{key: status[key] for key in known if key in status}, "state": state, "folder": run.path.name}
+    return {**{key: status[key] for key in known if key in status}, "state": status["state"], "folder": run.path.name}
 
 
 def read_live(run: RunFolder) -> dict[str, Any]:

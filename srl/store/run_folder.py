@@ -170,8 +170,16 @@ class RunFolder:
     @property
     def state(self) -> str:
         """The state of the run: the last one written, or `died` if that is `running` and no process holds the lock."""
-        said = str(self.read_status().get("state", "unknown"))
-        return "died" if said == "running" and not self.is_live else said
+        return str(self.read_facts()["state"])
+
+    def read_facts(self) -> dict[str, Any]:
+        """The contents of status.json, with the state of the run now."""
+        facts = self.read_status()
+        if facts.get("state") == "running" and not self.is_live:
+            facts = self.read_status()  # it may have ended between the two questions
+            if facts["state"] == "running":
+                facts["state"] = "died"
+        return {"state": "unknown", **facts}
 
     def log(self, role: str, index: int) -> Path:
         """The log file of one worker: `logs/actor-7.log`."""

@@ -104,6 +104,19 @@ def test_a_folder_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path:
     run.close()
 
 
+def test_a_run_that_ends_while_it_is_asked_gives_its_last_facts_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunFolder.create(tmp_path, "cartpole", 1)
+    run.write_status({"state": "running"})
+
+    def ends(run: RunFolder) -> bool:
+        run.write_status({"state": "interrupted", "checkpoint": "step_1"})
+        return False
+
+    monkeypatch.setattr(RunFolder, "is_live", property(ends))
+    facts = run.read_facts()
+    assert (facts["state"], facts["checkpoint"]) == ("interrupted", "step_1")
+
+
 STATUS_WRITER = """
 import sys
 from srl.store.run_folder import RunFolder
