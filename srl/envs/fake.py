@@ -225,9 +225,10 @@ class FakeEnv(BatchEnv):
         return time.thread_time_ns() if self.config.clock == "cpu" else time.perf_counter_ns()
 
     def _spend(self, began: int) -> None:
-        """Busy-wait: sleeping cannot resolve microseconds."""
         until = began + int(self.config.step_us * 1000.0 * self.count)
-        while self._now() < until:
+        if self.config.clock == "wall":
+            time.sleep(max(0, until - self._now()) * 1e-9)
+        while self._now() < until:  # computes
             pass
 
 

@@ -1,8 +1,9 @@
-"""Unit costs of an experiment on this machine, in processor time, so that other programs do not count."""
+"""Unit costs of an experiment on this machine, in processor time, so that other programs do not count; and waits of its env."""
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from srl.control.processes import environment
@@ -50,21 +52,21 @@ def measure(experiment: str | None, overrides: list[str], seconds: float, *, env
     inline = [*overrides, "mode=inline", "evaluation=null", "launcher=local", "sampling.workers=1", "sampling.groups=1"]
     inline += [f"stop.{name}=null" for name in ("env_steps", "updates", "return", "seconds")]
     alone = prepare(experiment, [*inline, f"sampling.envs={envs}"])
-    act, train = _timed(alone, seconds)
+    act, train, idle = _timed(alone, seconds)
     steps = int(alone.experiment.sampling.steps)
     if train * _ROWS < seconds:  # a batch as large as that of several actors costs less for each step
         whole = prepare(experiment, [*inline, f"sampling.envs={max(envs, _ROWS // steps // envs * envs)}"])
-        _, train = _timed(whole, seconds)
+        _, train, _ = _timed(whole, seconds)
     assert alone.derived is not None
     slab, params = (_record(alone.derived, kind) for kind in ("sample", "param"))
     put, take = _handed_over(slab, seconds / 6, encrypt=encrypt)
     publish, fetch = _fetched(params, seconds / 6, encrypt=encrypt)
-    costs = Costs(act=act, train=train, put=put, take=take, publish=publish, adopt=fetch + _loaded(alone, params))
+    costs = Costs(act=act, train=train, put=put, take=take, publish=publish, adopt=fetch + _loaded(alone, params), idle=idle)
     return Measured(costs, _size(slab), _size(params), _agents(alone), _resident())
 
 
-def _timed(prepared: Prepared, seconds: float) -> tuple[float, float]:
-    """Seconds of an env step outside and inside the trainer."""
+def _timed(prepared: Prepared, seconds: float) -> tuple[float, float, float]:
+    """Seconds of an env step: outside and inside the trainer, and those in which its env waits."""
     nodes = tuple(replace(node, threads=1) for node in prepared.graph.nodes)
     with closing(Session(replace(prepared.graph, nodes=nodes), prepared.derived)) as session:
         session.step(_WARM)
@@ -80,13 +82,22 @@ def _timed(prepared: Prepared, seconds: float) -> tuple[float, float]:
             return done
 
         trainer.poll = timed  # type: ignore[method-assign]
-        env_steps, begun = session.totals["env_steps"], time.process_time()
+        env_steps, begun, (waited, waits) = session.totals["env_steps"], time.process_time(), _waits()
         end, updates = time.perf_counter() + seconds, 0
         while time.perf_counter() < end or updates < 2:
             session.step(1)
             updates += 1
         spent, done = time.process_time() - begun, session.totals["env_steps"] - env_steps
-        return (spent - training) / done, training / done
+        waited, waits = _waits()[0] - waited, _waits()[1] - waits
+    often = waits > 0.5 * done / prepared.graph.node("actor").loaded.envs
+    return (spent - training) / done, training / done, max(0.0, waited) / done if often else 0.0
+
+
+def _waits() -> tuple[float, int]:
+    """Seconds in which this process wanted no core, and how often it began to wait."""
+    turns = Path("/proc/self/schedstat")
+    queued = 1e-9 * float(turns.read_text().split()[1]) if turns.exists() else 0.0
+    return time.perf_counter() - time.process_time() - queued, resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
 
 
 def _handed_over(record: TreeSpec, seconds: float, *, encrypt: bool) -> tuple[float, float]:
@@ -209,7 +220,10 @@ def words(measured: Measured) -> list[tuple[str, str]]:
     """The unit costs as lines of a table."""
     costs = measured.costs
     return [
-        ("env step and action", f"{1e6 * costs.act:.2f} us"),
+        (
+            "env step and action",
+            f"{1e6 * costs.act:.2f} us" + (f", and {1e6 * costs.idle:.0f} us of waiting" if costs.idle else ""),
+        ),
         ("training of an env step", f"{1e6 * costs.train:.2f} us"),
         (f"slab of {size(measured.slab_bytes)}", f"{1e6 * costs.put:.0f} us at the actor, {1e6 * costs.take:.0f} at the trainer"),
         (

@@ -19,7 +19,7 @@ from srl.scale.cores import Core, Pool
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds of one core."""
+    """Seconds of one core, and of waiting."""
 
     act: float
     """An env step and the actions for it."""
@@ -33,6 +33,8 @@ class Costs:
     """The trainer's part of sending one version to one subscriber."""
     adopt: float
     """What a new version costs a policy."""
+    idle: float = 0.0
+    """Seconds of an env step in which the actor needs no core: its env waits, for another program say."""
     spread: float = 0.05
     """Standard deviation of the time of a slab, as a part of it."""
 
@@ -266,7 +268,8 @@ class Simulation:
             self._send(host, trainer, batch, version)
             self._ask(index, host, cpu)
 
-        cpu.run(work, index, done)
+        idle = self.setup.slab_steps * self.costs.idle * noise
+        cpu.run(work, index, lambda: self.at(self.now + idle, done) if idle else done())
 
     def _newest(self, host: int) -> int:
         delay, version = self.setup.delay(host), self._updates

@@ -22,6 +22,8 @@ def outcome(costs: dict[str, Any], **changes: Any) -> Any:
     ("costs", "changes", "rate", "words"),
     [
         ({"act": 1e-5}, {}, 8 / 1e-5, "the actors"),
+        ({"idle": 1e-5}, {}, 8 / 1e-5, "the actors"),
+        ({"idle": 1e-5}, {"together": True}, 8 / 1e-5, "the actors"),
         ({"train": 1e-5}, {}, 1 / 1e-5, "the trainers"),
         ({"train": 1e-5}, {"trainers": 4}, 4 / 1e-5, "the trainers"),
         ({}, {"slab_bytes": 1e6}, 1.25e9 / 1e6 * 256, "the network cards"),
@@ -29,7 +31,17 @@ def outcome(costs: dict[str, Any], **changes: Any) -> Any:
         ({"act": 1e-5}, {"together": True}, 2 / 1e-5, "the cores of this machine"),
         ({"take": 0.01}, {}, 256 / 0.01, "the trainers"),
     ],
-    ids=["actors", "trainer", "4 trainers", "network", "2 networks", "shared cores", "hand-over"],
+    ids=[
+        "actors",
+        "envs that wait",
+        "the same on shared cores",
+        "trainer",
+        "4 trainers",
+        "network",
+        "2 networks",
+        "shared cores",
+        "hand-over",
+    ],
 )
 def test_where_one_thing_is_the_limit_the_rate_is_its_rate(costs: Any, changes: Any, rate: float, words: str) -> None:
     found = outcome(costs, **changes)
