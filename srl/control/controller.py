@@ -29,6 +29,7 @@ from srl.workers.messages import Message
 
 # Seconds
 DRAIN = 10.0  # for a drain
+LAST, LAST_PART, LAST_MOST = 5.0, 0.1, 120.0  # for the last evaluation: this part of the run's time, within bounds
 GRACE = 5.0  # between `stop` and the kill; a process that may be writing a checkpoint has `DRAIN` more
 LATE = 1.0  # the same for a process that did not drain in time and has nothing to save
 HURRY = 0.5  # the same after the second signal
@@ -314,12 +315,17 @@ class Controller:
         if not self._ending.drain:
             return
         at_goal = self._ending.kind in ("done", "solved") and not self._asked
+        last = min(max(LAST, LAST_PART * self.totals.elapsed), LAST_MOST) if at_goal else 0.0
         for member in self._members.of("running"):
-            self._send(member, "drain", last=at_goal)
-        self._wait(
-            lambda waited: [] if self._hurry or waited > DRAIN or (at_goal and self._asked) else self._members.undrained(),
-            f"to drain, at most {DRAIN:g} s; {'Ctrl-C saves and ends' if at_goal else 'another Ctrl-C ends the run'} at once",
-        )
+            self._send(member, "drain", last=last)
+        longest = DRAIN + max(0.0, last - LAST)
+
+        def late(waited: float) -> list[Member]:
+            over = self._hurry or waited > longest or (at_goal and self._asked)
+            return [] if over else self._members.undrained(concluding=waited > DRAIN)
+
+        how = "Ctrl-C saves and ends" if at_goal else "another Ctrl-C ends the run"
+        self._wait(late, f"to drain, at most {longest:.0f} s; {how} at once")
 
     def _stop(self) -> None:
         """Stop all processes; the backend kills the ones that do not end."""

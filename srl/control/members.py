@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Literal
 
 from srl.core.types import SIDES, BoundEnd, WorkerId
@@ -74,10 +75,10 @@ class Members(dict[str, Member]):
         """The processes in this phase."""
         return [member for member in self.values() if member.phase == phase]
 
-    def undrained(self) -> list[Member]:
-        """Those that the end of the run waits for."""
-        running = self.of("running")
-        return [one for one in running if any(self._graph.node(worker.node).kind.drains for worker in one.workers)]
+    def undrained(self, *, concluding: bool = False) -> list[Member]:
+        """Those that the end of the run waits for, or only those that have work of their own to do then."""
+        wanted = attrgetter("concludes" if concluding else "drains")
+        return [one for one in self.of("running") if any(wanted(self._graph.node(worker.node).kind) for worker in one.workers)]
 
     def alive(self) -> list[Member]:
         """The processes that were started and have not ended."""

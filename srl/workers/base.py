@@ -84,6 +84,8 @@ class Worker(ABC):
     """Several workers of one node do one thing together: if one is restarted, all are."""
     drains: ClassVar[bool] = True
     """The end of a run waits until it has drained; False: it has nothing to finish, and no time for it on a busy machine."""
+    concludes: ClassVar[bool] = False
+    """It has something to do at the end of a run, for which a long run waits longer."""
     writes: ClassVar[bool] = False
     """It reads and writes the run folder, or its stand-in on a host that does not see it."""
     slow: ClassVar[bool] = False
@@ -150,8 +152,8 @@ class Worker(ABC):
         """What to report now."""
         return self.reading.flush()
 
-    def conclude(self) -> None:
-        """Called before `drain` when the run ends normally; may take a few seconds."""
+    def conclude(self, seconds: float) -> None:
+        """Called before `drain` when the run ends normally: the run waits so long for a last piece of work."""
 
     def drain(self) -> bool:
         """Start nothing new; True when nothing is open any more. Called again until then."""

@@ -28,8 +28,6 @@ from srl.workers.base import Context, Port, Resumable, Worker
 from srl.workers.modest import Modest
 from srl.workers.rollout import Rollout, picture, rendering
 
-_LAST = 5.0
-"""Seconds that the last evaluation of a run may take."""
 _LOOK = 0.1
 """Seconds between two looks at the newest weights."""
 _AT_ONCE = 0.2
@@ -62,6 +60,7 @@ class EvaluatorWorker(Resumable, Worker):
     Args = EvaluatorArgs
     writes = True
     nice = 19
+    concludes = True
     noun = "evaluator"
     advice = None
     args: EvaluatorArgs
@@ -160,17 +159,16 @@ class EvaluatorWorker(Resumable, Worker):
         self._film = None
         return True
 
-    def conclude(self) -> None:
+    def conclude(self, seconds: float) -> None:
         """Evaluate the final weights, which are most often the best."""
-        due, number, played = self._next, self._evaluations, self._env_steps
-        self._next = 0
-        if self._due(now=True) and self._env_steps > played:
-            self._matches = self._matches[:1]
-            self._ends_at = time.monotonic() + _LAST
-        else:
-            self._matches = []
-        self._film = None
+        due, number = self._next, self._evaluations
+        steps = self._read(dict(self._versions))
+        if steps is not None and steps > self._env_steps:
+            self._begin(steps)
+        self._matches = self._matches[:1]
         self._next, self._evaluations = due, number  # a resumed run keeps its times
+        self._film = None
+        self._ends_at = time.monotonic() + seconds
 
     def close(self) -> None:
         self._rollout.close()
@@ -183,18 +181,26 @@ class EvaluatorWorker(Resumable, Worker):
         self._next, self._best = int(state["next"][0]), float(state["best"][0])
         self._evaluations = int(state["evaluations"][0])
 
-    def _due(self, *, now: bool = False) -> bool:
-        """Whether an evaluation begins. `now`: with the very newest weights."""
+    def _due(self) -> bool:
+        """Whether an evaluation begins."""
+        steps = self._read({name: self._look_after(name) for name in self._params})
+        if steps is None or steps < self._next:
+            return False
+        self._begin(steps)
+        return True
+
+    def _read(self, after: Mapping[str, int]) -> int | None:
+        """Take the newest weights if they are newer than these; after how many env steps they were made."""
         for name, end in self._params.items():
-            newer = end.latest(self._versions[name] if now else self._look_after(name))
-            if newer is None:
-                continue
-            self._versions[name], self._weights[name] = newer
+            newer = end.latest(after[name])
+            if newer is not None:
+                self._versions[name], self._weights[name] = newer
         if len(self._weights) < len(self._params):
-            return False
-        steps = min(int(tree["env_steps"][0]) for tree in self._weights.values())
-        if steps < self._next:
-            return False
+            return None
+        return min(int(tree["env_steps"][0]) for tree in self._weights.values())
+
+    def _begin(self, steps: int) -> None:
+        """An evaluation of these weights."""
         for name, tree in self._weights.items():
             self._policies[name].load(tree["params"], self._versions[name])
         self._env_steps = steps
@@ -206,7 +212,6 @@ class EvaluatorWorker(Resumable, Worker):
             self._film = []
         self._evaluations += 1
         self._rollout.restart(self._matches[0].stand_ins)
-        return True
 
     def _look_after(self, name: str) -> int:
         """With a replay there are hundreds of versions a second: only every 64th is looked at."""

@@ -179,10 +179,10 @@ class WorkerLoop:
 
     # end ----------------------------------------------------------------------------------------------------------
 
-    def conclude(self) -> None:
+    def conclude(self, seconds: float) -> None:
         """The run ends normally: let every worker do its last work, such as an evaluation."""
         for worker in self.workers.values():
-            worker.conclude()
+            worker.conclude(seconds)
 
     def drain(self) -> bool:
         """Ask every worker to finish open work; True when all have."""

@@ -92,7 +92,7 @@ _SCHEMA: Mapping[str, Mapping[str, Any]] = {
     "ready": {"process": str, "addresses": Mapping[str, str]},
     "go": {"process": str},
     "report": {"processes": Mapping[str, ProcessReport]},
-    "drain": {"process": str, "last": bool},
+    "drain": {"process": str, "last": float},
     "drained": {"process": str},
     "stop": {"process": str, "save": bool},
     "bye": {"process": str},

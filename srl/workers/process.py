@@ -159,7 +159,7 @@ class ProcessAgent:
         if self.phase == "running":
             assert self.loop is not None
             if message["last"]:
-                self.loop.conclude()
+                self.loop.conclude(message["last"])
             self.phase = "draining"
         elif self.phase != "draining":
             self._say("drained")

@@ -38,6 +38,12 @@ def test_a_run_that_ends_before_its_second_evaluation_keeps_the_policy_it_ends_w
     assert int(last["env_steps"]) == steps[-1] and float(last["eval/return"]) == checkpoint.best_score(run.folder / "checkpoints")
 
 
+@pytest.mark.parametrize("mode", ["inline", "local"])
+def test_an_evaluation_that_has_begun_with_the_last_policy_is_finished(mode: str, tmp_path: Path) -> None:
+    run = srl.launch(**RUN, mode=mode, evaluation={"every": 4_000, "episodes": 4}, runs=tmp_path, quiet=True)
+    assert int(RunFolder(run.folder).read_eval()[-1]["env_steps"]) >= 4_000
+
+
 def test_the_untrained_policy_is_never_the_best(tmp_path: Path) -> None:
     """Every episode returns -200 here: nothing that comes later scores more than the untrained policy."""
     settings = RUN | {"env": "MountainCar-v0"}
@@ -49,12 +55,22 @@ def test_the_untrained_policy_is_never_the_best(tmp_path: Path) -> None:
     assert best is not None and checkpoint.read(best).state["env_steps"] > 0
 
 
-def test_a_last_evaluation_that_does_not_come_to_its_end_is_given_up(tmp_path: Path) -> None:
+def test_a_last_evaluation_that_does_not_come_to_its_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srl.control.controller.LAST", 0.5)
     long = {"use": "fake", "length": [1_000_000, 1_000_000]}
     settings = RUN | {"env": long, "stop": {"seconds": 1.0}, "evaluation": {"every": 256, "episodes": 4}}
     run = srl.launch(**settings, mode="local", runs=tmp_path, quiet=True)
     assert run.result is not None and run.result.kind == "done"
     assert checkpoint.best(run.folder / "checkpoints") is None
+
+
+def test_a_long_run_waits_longer_for_its_last_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"DRAIN": 0.3, "LAST": 0.1, "LAST_PART": 100.0}.items():
+        monkeypatch.setattr(f"srl.control.controller.{name}", seconds)
+    slow = {"use": "fake", "length": [100, 100], "step_us": 1000, "clock": "wall"}
+    settings = RUN | {"env": slow, "stop": {"env_steps": 512}, "evaluation": {"every": 100_000, "episodes": 4}}
+    run = srl.launch(**settings, mode="local", runs=tmp_path, quiet=True)
+    assert int(RunFolder(run.folder).read_eval()[-1]["env_steps"]) >= 512
 
 
 def test_a_resumed_run_has_to_beat_the_best_of_before(tmp_path: Path) -> None:
