@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from srl.__main__ import main
+from srl.scale.costs import measure
 
 
 def test_it_says_what_a_run_on_many_hosts_would_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,6 +38,14 @@ def test_it_says_what_a_run_on_many_hosts_would_do(capsys: pytest.CaptureFixture
 def test_what_it_cannot_simulate_is_refused(words: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "scale", *words, "--seconds", "0.1"]) == 2
     assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("clock", ["wall", "cpu"])
+def test_the_time_in_which_an_env_waits_is_no_processor_time(clock: str) -> None:
+    env = f"env={{use: fake, step_us: 500, clock: {clock}}}"
+    costs = measure("cartpole", [env], 0.1, envs=4, encrypt=False).costs
+    taken, other = (costs.idle, costs.act) if clock == "wall" else (costs.act, costs.idle)
+    assert taken > 400e-6 > other
 
 
 @pytest.mark.long
