@@ -264,12 +264,17 @@ class Simulation:
         work = self.setup.slab_steps * self.costs.act * noise + self.costs.put
         work += self.costs.adopt / self.setup.groups
 
-        def done() -> None:
-            self._send(host, trainer, batch, version)
-            self._ask(index, host, cpu)
-
         idle = self.setup.slab_steps * self.costs.idle * noise
-        cpu.run(work, index, lambda: self.at(self.now + idle, done) if idle else done())
+        parts = self.setup.steps if idle else 1  # an actor that sleeps between its steps finds a core soon when it wakes up
+
+        def advance(left: int) -> None:
+            if left:
+                cpu.run(work / parts, index, lambda: self.at(self.now + idle / parts, lambda: advance(left - 1)))
+            else:
+                self._send(host, trainer, batch, version)
+                self._ask(index, host, cpu)
+
+        advance(parts)
 
     def _newest(self, host: int) -> int:
         delay, version = self.setup.delay(host), self._updates
