@@ -1,4 +1,4 @@
-# make setup check test test-long bench expect docs site
+# make setup check test test-hosts test-long bench expect docs site
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # every experiment that says what it reaches and is not for a cluster
 EXPECTED := $(basename $(notdir $(shell grep -L 'for a cluster' $$(grep -l '^expect:' experiments/*.yaml))))
 
-.PHONY: setup check test test-long bench expect docs site
+.PHONY: setup check test test-hosts test-long bench expect docs site
 
 setup: $(BIN)/srl
 
@@ -23,6 +23,10 @@ check: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# the long tests over ssh and with Slurm
+test-hosts: setup
+	$(BIN)/python -m pytest -m long $(FAILED) tests/cluster/test_slurm.py tests/cluster/test_ssh.py
 
 test-long: setup
 	$(BIN)/python -m pytest -m 'long or not long'
