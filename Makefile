@@ -24,9 +24,9 @@ check: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# the long tests over ssh and with Slurm
+# the long tests over several hosts: ssh, Slurm, Ray, Kubernetes, SkyPilot
 test-hosts: setup
-	$(BIN)/python -m pytest -m long $(FAILED) tests/cluster/test_slurm.py tests/cluster/test_ssh.py
+	$(BIN)/python -m pytest -m long $(FAILED) tests/cluster tests/contracts/test_every_launcher.py
 
 test-long: setup
 	$(BIN)/python -m pytest -m 'long or not long'
