@@ -52,7 +52,8 @@ class PictureEncoder(nn.Module):
         flat = pictures.reshape(-1, *pictures.shape[-3:])
         x = self._dense(flat.permute(0, 3, 1, 2) if self.last else flat)
         *pairs, out = self._ready(x)
-        features = torch.relu(_multiplied(self._convolve(x, pairs).flatten(1), out))
+        x = self._convolve(x, pairs).flatten(1).relu_()  # in this order: a flat gradient makes relu slow channels last
+        features = torch.relu(_multiplied(x, out))
         return features.float().view(*pictures.shape[:-3], features.shape[-1])
 
     def _dense(self, x: Tensor) -> Tensor:
@@ -87,11 +88,13 @@ class PictureEncoder(nn.Module):
         return [*pairs, (self.out.weight.to(x.dtype), self.out.bias.to(x.dtype))]
 
     def _convolve(self, x: Tensor, pairs: list[Pair]) -> Tensor:
+        """Before the last activation."""
         if self.kind == "impala":
             return self._sections(x, pairs)
-        for layer, pair in zip(self.convolutions, pairs, strict=True):
-            x = _convolved(x, layer, pair).relu_()
-        return x
+        *layers, last = zip(self.convolutions, pairs, strict=True)
+        for layer in layers:
+            x = _convolved(x, *layer).relu_()
+        return _convolved(x, *last)
 
     def _sections(self, x: Tensor, pairs: list[Pair]) -> Tensor:
         """Espeholt et al. 2018: a convolution and a maximum that halves the picture, then two residual blocks."""
@@ -101,7 +104,7 @@ class PictureEncoder(nn.Module):
             x = nn.functional.max_pool2d(_convolved(x, *first), 3, 2, 1)
             for one, two in (blocks[:2], blocks[2:]):
                 x = x + _convolved(_convolved(torch.relu(x), *one).relu_(), *two)
-        return torch.relu(x)
+        return x
 
 
 def _section(low: int, high: int) -> list[nn.Conv2d]:
