@@ -112,6 +112,6 @@ def test_a_student_of_cartpole_reaches_the_return_of_its_teacher(tmp_path: Path)
     teacher = srl.launch("cartpole", runs=tmp_path, quiet=True)
     run = srl.launch(
         env="CartPole-v1", algorithm={"use": "distill", "teacher": str(teacher.folder)}, policy={"hidden": [32]},
-        sampling={"envs": 32, "steps": 32}, stop={"env_steps": 150_000, "return": 450}, runs=tmp_path, quiet=True,
+        sampling={"envs": 32, "steps": 32}, stop={"env_steps": 150_000}, runs=tmp_path, quiet=True,
     )  # fmt: skip
-    assert run.result is not None and "return" in run.result.headline, run.result.format()
+    assert max(row.get("episode/return", 0.0) for row in run.metrics()) >= 450
