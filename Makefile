@@ -24,7 +24,7 @@ check: setup
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# the long tests over several hosts: ssh, Slurm, Ray, Kubernetes, SkyPilot
+# the long tests over several hosts: ssh, Slurm, Ray, Kubernetes, SkyPilot; FAILED=--last-failed: those that failed
 test-hosts: setup
 	$(BIN)/python -m pytest -m long $(FAILED) tests/cluster tests/contracts/test_every_launcher.py
 

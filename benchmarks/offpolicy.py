@@ -24,13 +24,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from srl.observe.figures import EPISODES
 from srl.store.lines import read_lines
 
 HERE = Path(__file__).resolve().parent
 Contestants = dict[str, Callable[[int], float]]
 ASYNCHRONOUS = "learner={use: split, mode: asynchronous}"
-WINDOW = 100
-"""Episodes that `episode/return` is a mean of."""
 HALF = ("policy.half=true", "algorithm.critic.half=true")
 
 
@@ -94,9 +93,9 @@ def srl_ran_well(seed: int) -> float:
     before = 0.0
     for row in rows:
         old, new = len(returns), int(row.get("total/episodes", 0))
-        if "episode/return" in row and new > old:  # the mean of the last 100: what has been added, and what has left it?
-            left = sum(returns[max(old - WINDOW, 0) : max(new - WINDOW, 0)])
-            added = row["episode/return"] * min(new, WINDOW) - before * min(old, WINDOW) + left
+        if "episode/return" in row and new > old:  # a mean of the last EPISODES: what has come, and what has left?
+            left = sum(returns[max(old - EPISODES, 0) : max(new - EPISODES, 0)])
+            added = row["episode/return"] * min(new, EPISODES) - before * min(old, EPISODES) + left
             returns += [added / (new - old)] * (new - old)
             before = row["episode/return"]
         if len(returns) >= 10 and statistics.mean(returns[-10:]) >= 5_500:

@@ -52,7 +52,7 @@ class PictureEncoder(nn.Module):
         flat = pictures.reshape(-1, *pictures.shape[-3:])
         x = self._dense(flat.permute(0, 3, 1, 2) if self.last else flat)
         *pairs, out = self._ready(x)
-        x = self._convolve(x, pairs).flatten(1).relu_()  # in this order: a flat gradient makes relu slow channels last
+        x = self._convolve(x, pairs).flatten(1).relu_()  # flat first: gradients are not channels last
         features = torch.relu(_multiplied(x, out))
         return features.float().view(*pictures.shape[:-3], features.shape[-1])
 
