@@ -135,9 +135,10 @@ class SharedSums(Sums):
             self._wait(other)
 
     def take(self, x: Array) -> None:
-        np.copyto(x, self._slot(0, x))
-        for rank in range(1, self.size):
-            x += self._slot(rank, x)
+        first, second, *others = (self._slot(rank, x) for rank in range(self.size))
+        np.add(first, second, out=x)
+        for part in others:
+            x += part
         for other in self._heard:
             self._heard[other] -= 1
         self._calls += 1

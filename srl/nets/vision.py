@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
@@ -14,8 +15,8 @@ from srl.core.spec import Leaf
 from srl.nets.mlp import linear
 from srl.nets.products import product
 
-Pair: TypeAlias = tuple[Tensor, Tensor]
-"""Weight and bias of a layer."""
+Layer: TypeAlias = Callable[[Tensor, bool], Tensor]
+"""A convolution or the last layer, with the weights that it has now; then a relu, if asked for."""
 DEPTHS = (16, 32, 32)
 """Channels of the sections of the ResNet."""
 
@@ -40,21 +41,24 @@ class PictureEncoder(nn.Module):
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
         self.convolutions = nn.ModuleList(layers)
-        self._acting: tuple[Any, list[Pair]] | None = None
-        """The weights as `_pairs` gives them, and what they were made from."""
+        self._acting: tuple[Any, list[Layer]] | None = None
+        """The layers as `_layers` makes them, and the weights that they were made from."""
         with torch.no_grad():
             sample = torch.zeros(1, channels, height, width)
-            size = self._convolve(sample, [_prepared(layer, sample) for layer in layers]).flatten(1).shape[1]
+            size = self._convolve(sample, [_convolution(layer, sample) for layer in layers]).flatten(1).shape[1]
         self.out = linear(size, config.features, math.sqrt(2.0))
 
     def forward(self, pictures: Tensor) -> Tensor:
         """[..., three sizes] uint8 -> [..., features]."""
         flat = pictures.reshape(-1, *pictures.shape[-3:])
         x = self._dense(flat.permute(0, 3, 1, 2) if self.last else flat)
-        *pairs, out = self._ready(x)
-        x = self._convolve(x, pairs).flatten(1).relu_()  # flat first: gradients are not channels last
-        features = torch.relu(_multiplied(x, out))
+        *layers, out = self._ready(x)
+        x = self._convolve(x, layers).flatten(1).relu_()  # flat first: gradients are not channels last
+        features = out(x, True)
         return features.float().view(*pictures.shape[:-3], features.shape[-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_acting": None}  # functions cannot be saved
 
     def _dense(self, x: Tensor) -> Tensor:
         """Floats, channels last in memory."""
@@ -67,43 +71,43 @@ class PictureEncoder(nn.Module):
             dense[..., channel] = x[:, channel]
         return dense.permute(0, 3, 1, 2)
 
-    def _ready(self, x: Tensor) -> list[Pair]:
-        """The weights for `x`. Acting keeps them until others are loaded: preparing them costs as much as eight images."""
+    def _ready(self, x: Tensor) -> list[Layer]:
+        """The layers for `x`. Acting keeps them until other weights are loaded: preparing them costs as much as eight images."""
         if _is_traced():
-            return self._pairs(x)
+            return self._layers(x)
         if not torch.is_inference_mode_enabled():
             self._acting = None  # they may be trained now
-            return self._pairs(x)
+            return self._layers(x)
         weights = list(self.parameters())
         if any(one.is_inference() for one in weights):  # their changes are not counted
-            return self._pairs(x)
+            return self._layers(x)
         made_from = (x.dtype, x.device, *((one.data_ptr(), one._version) for one in weights))
         if self._acting is None or self._acting[0] != made_from:
-            self._acting = made_from, self._pairs(x)
+            self._acting = made_from, self._layers(x, packed=x.device.type == "cpu" and _CAN_PACK)
         return self._acting[1]
 
-    def _pairs(self, x: Tensor) -> list[Pair]:
-        """Weight and bias of each convolution, then of the last layer, in the type of `x`. The first takes bytes."""
-        pairs = [_prepared(layer, x, SCALE if depth == 0 else 1.0) for depth, layer in enumerate(self.convolutions)]
-        return [*pairs, (self.out.weight.to(x.dtype), self.out.bias.to(x.dtype))]
+    def _layers(self, x: Tensor, *, packed: bool = False) -> list[Layer]:
+        """The convolutions, then the last layer, for inputs of the type of `x`. The first takes bytes."""
+        scales = [SCALE, *[1.0] * (len(self.convolutions) - 1)]
+        layers = [_convolution(layer, x, scale, packed) for layer, scale in zip(self.convolutions, scales, strict=True)]
+        return [*layers, _last(self.out, x, packed)]
 
-    def _convolve(self, x: Tensor, pairs: list[Pair]) -> Tensor:
+    def _convolve(self, x: Tensor, layers: list[Layer]) -> Tensor:
         """Before the last activation."""
         if self.kind == "impala":
-            return self._sections(x, pairs)
-        *layers, last = zip(self.convolutions, pairs, strict=True)
-        for layer in layers:
-            x = _convolved(x, *layer).relu_()
-        return _convolved(x, *last)
+            return self._sections(x, layers)
+        *others, last = layers
+        for layer in others:
+            x = layer(x, True)
+        return last(x, False)
 
-    def _sections(self, x: Tensor, pairs: list[Pair]) -> Tensor:
+    def _sections(self, x: Tensor, layers: list[Layer]) -> Tensor:
         """Espeholt et al. 2018: a convolution and a maximum that halves the picture, then two residual blocks."""
-        layers = list(zip(self.convolutions, pairs, strict=True))
         for depth in range(0, len(layers), 5):
             first, *blocks = layers[depth : depth + 5]
-            x = nn.functional.max_pool2d(_convolved(x, *first), 3, 2, 1)
+            x = nn.functional.max_pool2d(first(x, False), 3, 2, 1)
             for one, two in (blocks[:2], blocks[2:]):
-                x = x + _convolved(_convolved(torch.relu(x), *one).relu_(), *two)
+                x = x + two(one(torch.relu(x), True), False)
         return x
 
 
@@ -111,24 +115,53 @@ def _section(low: int, high: int) -> list[nn.Conv2d]:
     return [nn.Conv2d(low, high, 3, 1, 1), *(nn.Conv2d(high, high, 3, 1, 1) for _ in range(4))]
 
 
-def _prepared(layer: nn.Module, x: Tensor, scale: float = 1.0) -> Pair:
-    """Weight and bias for a convolution of `x`: scaled, instead of its input, and channels last on CPU."""
+def _convolution(layer: nn.Module, x: Tensor, scale: float = 1.0, packed: bool = False) -> Layer:
+    """With its weights scaled, instead of its input, and channels last on CPU; or `packed` as oneDNN reads them, for acting."""
     assert isinstance(layer, nn.Conv2d) and layer.bias is not None
     weight = layer.weight if scale == 1.0 else layer.weight * scale
+    weight, bias = weight.to(x.dtype), layer.bias.to(x.dtype)
+    stride, padding = layer.stride, layer.padding
+    if packed:
+        held = _ATEN.mkldnn_reorder_conv2d_weight(weight.contiguous().to_mkldnn(), padding, stride)
+        return lambda x, relu: _MKLDNN._convolution_pointwise(x, held, bias, padding, stride, (1, 1), 1, _name(relu), [], "")
     if x.device.type == "cpu":
-        weight = weight.to(x.dtype).contiguous(memory_format=torch.channels_last)
-    return weight, layer.bias.to(x.dtype)
+        weight = weight.contiguous(memory_format=torch.channels_last)
+
+    def run(x: Tensor, relu: bool) -> Tensor:
+        x = nn.functional.conv2d(x, weight, bias, stride, padding)
+        return x.relu_() if relu else x
+
+    return run
 
 
-def _convolved(x: Tensor, layer: nn.Module, pair: Pair) -> Tensor:
-    assert isinstance(layer, nn.Conv2d)
-    return nn.functional.conv2d(x, *pair, layer.stride, layer.padding)
+def _last(layer: nn.Linear, x: Tensor, packed: bool) -> Layer:
+    """The same for a layer of products."""
+    weight, bias = layer.weight.to(x.dtype), layer.bias.to(x.dtype)
+    if packed:
+        held = _MKLDNN._reorder_linear_weight(weight, None)
+        return lambda x, relu: _MKLDNN._linear_pointwise(x, held, bias, _name(relu), [], "")
+    multiply = product if x.dtype == torch.float32 else nn.functional.linear
+
+    def run(x: Tensor, relu: bool) -> Tensor:
+        x = multiply(x, weight, bias)
+        return torch.relu(x) if relu else x
+
+    return run
 
 
-def _multiplied(x: Tensor, pair: Pair) -> Tensor:
-    return product(x, *pair) if x.dtype == torch.float32 else nn.functional.linear(x, *pair)
+def _name(relu: bool) -> str:
+    return "relu" if relu else "none"
 
 
 def _is_traced() -> bool:
     """True while the network is exported or compiled: float32 and plain operations then."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+
+
+_ATEN: Any = torch.ops.aten
+_MKLDNN: Any = torch.ops.mkldnn
+_CAN_PACK = (
+    torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    and all(hasattr(_MKLDNN, name) for name in ("_convolution_pointwise", "_reorder_linear_weight", "_linear_pointwise"))
+)
