@@ -25,6 +25,8 @@ from srl.learners.questions import PLACES, Channel, Link
 WORDS = 512
 """Integers at the start of the memory."""
 _ALIGN = 64
+_AWAKE = 1e-4
+"""Seconds in which a side looks again and again before it sleeps: most waits are shorter, and waking up takes as long."""
 _LENGTH = struct.Struct("<Q")
 
 
@@ -85,17 +87,13 @@ class Line:
         os.eventfd_write(self._other, 1)
 
     def wait(self, ready: Callable[[], bool]) -> None:
-        """Sleep until this is true; only what the other side does can make it true."""
+        """Return when this is true; only what the other side does can make it true."""
         if ready():
             return
         began = perf_counter()
         while not ready():
-            for descriptor, _ in self._poll.poll():
-                if descriptor == self._own:
-                    with contextlib.suppress(BlockingIOError):
-                        os.eventfd_read(self._own)
-                else:
-                    self.heard(self.receive())
+            if perf_counter() - began > _AWAKE:
+                self._sleep()
         self.waited += perf_counter() - began
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -118,6 +116,15 @@ class Line:
         for bell in (self._own, self._other):
             with contextlib.suppress(OSError):
                 os.close(bell)
+
+    def _sleep(self) -> None:
+        """Until the other side rings or sends a message."""
+        for descriptor, _ in self._poll.poll():
+            if descriptor == self._own:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._own)
+            else:
+                self.heard(self.receive())
 
     def _exactly(self, length: int) -> bytearray:
         data = bytearray(length)
