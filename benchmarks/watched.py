@@ -33,7 +33,7 @@ RATES = ("env_steps", "optimizer_steps")
 
 
 def measure(words: list[str], seconds: float) -> dict[str, float]:
-    """Rates, and cores by role, over the whole run but its start."""
+    """Rates, and cores by role, over the whole run but its start, and its end, which waits for the last evaluation."""
     with tempfile.TemporaryDirectory() as runs:
         over = threading.Event()
         run = srl.launch(
@@ -54,6 +54,8 @@ def measure(words: list[str], seconds: float) -> dict[str, float]:
         over.set()
         browser.join(10)
         rows = [row for row in run.metrics() if row.get("total/env_steps")]
+        end = rows[-1]["total/env_steps"]  # then the final policy is evaluated
+        rows = [row for row in rows if row["total/env_steps"] < end]
         first, last = rows[min(3, len(rows) - 1)], rows[-1]
         span = last["wall"] - first["wall"] or 1.0
         found = {name: (last[f"total/{name}"] - first[f"total/{name}"]) / span for name in RATES}

@@ -29,6 +29,7 @@ from srl.store.run_folder import RunFolder
 from srl.streams.base import version
 from srl.workers import modest
 from srl.workers import viewer as module
+from tests.calm import CALM
 from tests.waiting import until
 
 RUN: dict[str, Any] = {
@@ -176,8 +177,7 @@ def test_a_film_has_every_step_and_a_page_those_it_can_afford(every_step: bool, 
 @pytest.mark.parametrize("mode", ["inline", "local"])
 def test_a_run_with_films(mode: str, tmp_path: Path) -> None:
     viewer = {"show": "film", "every": 1000, "fps": 1000, "share": 1.0, "busy_share": 1.0}
-    short = {"use": "gym", "id": "CartPole-v1", "args": {"max_episode_steps": 20}}
-    run = srl.launch(wait=False, **RUN | {"env": short, "stop": {"seconds": 100}}, mode=mode, viewer=viewer, runs=tmp_path)
+    run = srl.launch(wait=False, **RUN | {"env": CALM, "stop": {"seconds": 100}}, mode=mode, viewer=viewer, runs=tmp_path)
     until(lambda: len([path for path in (run.folder / "videos").iterdir() if path.name.startswith("view_")]) >= 1)
     assert run.stop().finish(60).kind == "done"
 
