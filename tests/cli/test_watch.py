@@ -21,7 +21,6 @@ import srl
 from srl.__main__ import main as verbs
 from srl.store import checkpoint
 from srl.store.run_folder import RunFolder
-from tests.calm import CALM
 from tests.waiting import until
 
 RUN: dict[str, Any] = {
@@ -73,7 +72,7 @@ def watching(folder: Path, *, until_told_by: int = signal.SIGINT, within: float 
 
 
 def test_it_follows_a_run_leaves_it_unchanged_and_goes_on_when_it_ends(tmp_path: Path) -> None:
-    run = srl.launch(wait=False, **RUN | {"env": CALM}, mode="local", runs=tmp_path, quiet=True)
+    run = srl.launch(wait=False, **RUN, mode="local", runs=tmp_path, quiet=True)
     folder = RunFolder(run.folder)
     try:
         until(lambda: folder.read_status().get("env_steps", 0) > 0)

@@ -16,7 +16,6 @@ from srl.plan.prepare import prepare
 from srl.store import checkpoint
 from srl.store.lines import read_lines
 from srl.store.run_folder import RunFolder
-from tests.calm import CALM
 from tests.waiting import until
 
 RUN: dict[str, Any] = {
@@ -75,8 +74,7 @@ def test_a_long_run_waits_longer_for_its_last_evaluation(tmp_path: Path, monkeyp
 
 
 def test_a_resumed_run_has_to_beat_the_best_of_before(tmp_path: Path) -> None:
-    settings = RUN | {"env": CALM, "evaluation": {"every": 1_000, "episodes": 4}}
-    run = srl.launch(**settings, mode="local", runs=tmp_path, quiet=True)
+    run = srl.launch(**RUN, mode="local", evaluation={"every": 1_000, "episodes": 4}, runs=tmp_path, quiet=True)
     place = run.folder / "checkpoints"
     checkpoint.write_best(place, 3_999, checkpoint.read(checkpoint.best(place)).groups, 501.0)  # type: ignore[arg-type]
     again = srl.launch(resume=run.folder, stop={"env_steps": 6_000}, quiet=True)
@@ -85,8 +83,7 @@ def test_a_resumed_run_has_to_beat_the_best_of_before(tmp_path: Path) -> None:
 
 
 def test_a_restarted_evaluator_has_to_beat_the_best_of_before(tmp_path: Path) -> None:
-    often = ["mode=local", "stop=null", "stop.seconds=100", "evaluation.every=500"]
-    prepared = prepare(settings=RUN | {"env": CALM}, overrides=often)
+    prepared = prepare(settings=RUN, overrides=["mode=local", "stop=null", "stop.seconds=100", "evaluation.every=500"])
     assert prepared.graph.node("evaluator").on_failure == "restart"
     folder = RunFolder.create(tmp_path, "x", 1)
     controller = Controller(prepared.graph, folder=folder, derived=prepared.derived)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from stage import Stage
 
 import srl
@@ -29,7 +30,6 @@ from srl.store.run_folder import RunFolder
 from srl.streams.base import version
 from srl.workers import modest
 from srl.workers import viewer as module
-from tests.calm import CALM
 from tests.waiting import until
 
 RUN: dict[str, Any] = {
@@ -38,6 +38,20 @@ RUN: dict[str, Any] = {
     "sampling": {"envs": 8, "steps": 32, "workers": 1},
     "stop": {"env_steps": 4_000},
 }
+
+
+class Calm(CartPoleEnv):
+    """For at most 20 steps, mostly asleep: a viewer, which runs at the lowest priority, finds a free core."""
+
+    def reset(self, **how: Any) -> Any:
+        self._left = 20
+        return super().reset(**how)
+
+    def step(self, action: Any) -> Any:
+        time.sleep(0.001)
+        self._left -= 1
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, self._left <= 0, info
 
 
 class Eyes(Show):
@@ -177,7 +191,9 @@ def test_a_film_has_every_step_and_a_page_those_it_can_afford(every_step: bool, 
 @pytest.mark.parametrize("mode", ["inline", "local"])
 def test_a_run_with_films(mode: str, tmp_path: Path) -> None:
     viewer = {"show": "film", "every": 1000, "fps": 1000, "share": 1.0, "busy_share": 1.0}
-    run = srl.launch(wait=False, **RUN | {"env": CALM, "stop": {"seconds": 100}}, mode=mode, viewer=viewer, runs=tmp_path)
+    run = srl.launch(
+        wait=False, **RUN | {"env": f"{__name__}:Calm", "stop": {"seconds": 100}}, mode=mode, viewer=viewer, runs=tmp_path
+    )
     until(lambda: len([path for path in (run.folder / "videos").iterdir() if path.name.startswith("view_")]) >= 1)
     assert run.stop().finish(60).kind == "done"
 
