@@ -20,8 +20,9 @@ from srl.core.types import HOME
 from srl.graph.hosts import is_elastic
 from srl.graph.placement import host_of
 from srl.graph.spec import Graph
+from srl.observe.report import Lines
 from srl.observe.result import Kind, RunResult
-from srl.observe.sinks.base import Lines, Sink
+from srl.observe.sinks.base import Sink
 from srl.observe.totals import Totals
 from srl.plan.specs import Derived
 from srl.store.run_folder import RunFolder

@@ -20,10 +20,10 @@ from srl.graph.spec import Graph
 from srl.observe.expectation import Expectation, figure
 from srl.observe.ledger import table
 from srl.observe.live import Live
-from srl.observe.report import Report
+from srl.observe.report import Lines, Report
 from srl.observe.result import RunResult
 from srl.observe.screen import lag, learning, rates, shares, sides
-from srl.observe.sinks.base import Lines, Sink, make_sink
+from srl.observe.sinks.base import Sink, make_sink
 from srl.observe.sinks.jsonl import JsonLines
 from srl.observe.sinks.tensorboard import TensorBoard
 from srl.observe.totals import Totals

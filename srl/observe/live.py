@@ -12,10 +12,9 @@ from typing import Any
 from srl.core.types import SIDES
 from srl.graph.placement import members, via_of
 from srl.graph.spec import Graph
-from srl.observe.report import Report
+from srl.observe.report import Lines, Report
 from srl.observe.result import RunResult
 from srl.observe.screen import screen
-from srl.observe.sinks.base import Lines
 from srl.store.atomic import swap_file
 from srl.store.run_folder import RunFolder
 

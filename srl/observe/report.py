@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Lines: TypeAlias = Iterable[tuple[str, str]]
+"""(label, text), as a plan has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from srl.core.component import resolved
 from srl.core.types import Component
 
 if TYPE_CHECKING:
     from srl.graph.spec import Graph
-    from srl.observe.report import Report
+    from srl.observe.report import Lines, Report
     from srl.observe.result import RunResult
-
-Lines: TypeAlias = Iterable[tuple[str, str]]
-"""(label, text)"""
 
 
 class Sink:

@@ -14,10 +14,10 @@ from typing import IO, Any
 
 from srl.core.text import aligned
 from srl.graph.spec import Graph
-from srl.observe.report import Report
+from srl.observe.report import Lines, Report
 from srl.observe.result import RunResult
 from srl.observe.screen import LOG_WIDTH, line, screen
-from srl.observe.sinks.base import Lines, Sink
+from srl.observe.sinks.base import Sink
 
 SCREEN_EVERY = 0.5
 LINE_EVERY = 10.0

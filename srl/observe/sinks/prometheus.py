@@ -13,9 +13,9 @@ from typing import ClassVar
 from srl.core.errors import UserError
 from srl.core.load import option
 from srl.graph.spec import Graph
-from srl.observe.report import Report
+from srl.observe.report import Lines, Report
 from srl.observe.result import RunResult
-from srl.observe.sinks.base import Lines, Sink
+from srl.observe.sinks.base import Sink
 
 _CLOSES = 0.1
 """Seconds within which it stops listening."""

@@ -12,9 +12,9 @@ from typing import Any
 
 from srl.core.files import read_text
 from srl.graph.spec import Graph
-from srl.observe.report import Report
+from srl.observe.report import Lines, Report
 from srl.observe.result import RunResult
-from srl.observe.sinks.base import Lines, Sink
+from srl.observe.sinks.base import Sink
 from srl.store.atomic import writing
 from srl.store.run_folder import RunFolder
 

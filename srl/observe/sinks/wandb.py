@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 from srl.core.errors import UserError
 from srl.core.load import option
 from srl.graph.spec import Graph
-from srl.observe.report import Report
+from srl.observe.report import Lines, Report
 from srl.observe.result import RunResult
-from srl.observe.sinks.base import Lines, Sink
+from srl.observe.sinks.base import Sink
 from srl.observe.sinks.tensorboard import settings
 from srl.store.run_folder import sweep_of
 
