@@ -21,8 +21,9 @@ def missing() -> str:
     for program in ("ip", "ssh", "ssh-keygen", _SSHD, "nsenter", "unshare"):
         if shutil.which(program) is None:
             return f"needs {program} (apt install openssh-server openssh-client iproute2)"
-    probe = subprocess.run(["ip", "netns", "add", "srl-probe"], capture_output=True, text=True, check=False)
-    subprocess.run(["ip", "netns", "del", "srl-probe"], capture_output=True, check=False)
+    name = f"srl-probe-{os.getpid()}"  # another process may look at the same time
+    probe = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
     return f"cannot make a network namespace: {probe.stderr.strip()}" if probe.returncode else ""
 
 
