@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -38,6 +40,8 @@ class TwoHosts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.sshds: list[subprocess.Popen[bytes]] = []
+        self._lock = (Path(tempfile.gettempdir()) / "srl-two-hosts.lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)  # there is one bridge: tests in another process wait
         try:
             self._network()
             self._keys()
@@ -102,6 +106,8 @@ class TwoHosts:
 
     def close(self) -> None:
         """Idempotent."""
+        if self._lock.closed:
+            return
         for one in self.sshds:
             one.send_signal(signal.SIGKILL)
             one.wait()
@@ -109,6 +115,7 @@ class TwoHosts:
             subprocess.run(["ip", "link", "del", f"srl-v{host}"], capture_output=True, check=False)
             subprocess.run(["ip", "netns", "del", f"srl-n{host}"], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", "srl-br"], capture_output=True, check=False)
+        self._lock.close()
 
     def _network(self) -> None:
         _run("ip", "link", "add", "srl-br", "type", "bridge")
