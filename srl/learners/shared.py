@@ -26,7 +26,7 @@ WORDS = 512
 """Integers at the start of the memory."""
 _ALIGN = 64
 _AWAKE = 1e-4
-"""Seconds in which a side looks again and again before it sleeps: most waits are shorter, and waking up takes as long."""
+"""Seconds in which a side looks again and again before it sleeps; what that gains: docs/numbers.md."""
 _LENGTH = struct.Struct("<Q")
 
 

@@ -88,8 +88,8 @@ class PictureEncoder(nn.Module):
 
     def _layers(self, x: Tensor, *, packed: bool = False) -> list[Layer]:
         """The convolutions, then the last layer, for inputs of the type of `x`. The first takes bytes."""
-        scales = [SCALE, *[1.0] * (len(self.convolutions) - 1)]
-        layers = [_convolution(layer, x, scale, packed) for layer, scale in zip(self.convolutions, scales, strict=True)]
+        first, *others = self.convolutions
+        layers = [_convolution(first, x, SCALE, packed), *(_convolution(layer, x, packed=packed) for layer in others)]
         return [*layers, _last(self.out, x, packed)]
 
     def _convolve(self, x: Tensor, layers: list[Layer]) -> Tensor:
