@@ -127,7 +127,7 @@ def new_credentials() -> Credentials:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
     ca_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    own = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
+    identifier = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
 
     def builder(subject: str, public_key: ec.EllipticCurvePublicKey, *, ca: bool) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
@@ -140,7 +140,7 @@ def new_credentials() -> Credentials:
             .not_valid_before(now - datetime.timedelta(hours=1))  # clocks differ
             .not_valid_after(now + datetime.timedelta(days=_DAYS))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         )
 
     usage = x509.KeyUsage(
@@ -148,7 +148,7 @@ def new_credentials() -> Credentials:
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
     authority = builder("srl run", ca_key.public_key(), ca=True)
-    ca = authority.add_extension(own, critical=False).add_extension(usage, critical=True).sign(ca_key, hashes.SHA256())
+    ca = authority.add_extension(identifier, critical=False).add_extension(usage, critical=True).sign(ca_key, hashes.SHA256())
     names = x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)])
     server = builder(SERVER_NAME, server_key.public_key(), ca=False).add_extension(names, critical=False)
     pem = serialization.Encoding.PEM
