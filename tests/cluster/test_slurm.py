@@ -365,7 +365,7 @@ def test_elements_of_a_job_array_are_elastic_hosts(slurm: SlurmCluster, tmp_path
 def hurried(slurm: SlurmCluster, job: str) -> bool:
     """Whether the job waits for its time, which is soon: Slurm would let it wait for two minutes.
 
-    Not now: within the second in which its credential was revoked, it would be refused as the job before.
+    Not at once: it can be refused if it starts within the second in which it was requeued.
     """
     if slurm.ask("squeue", "-h", "-j", job, "-o", "%T %r") != "PENDING BeginTime\n":
         return False
