@@ -132,12 +132,12 @@ class NeuralPolicy(nn.Module):
         check_fit(named, given, "policy")
         with torch.no_grad():
             for name, tensor in named.items():
-                tensor.copy_(_tensor(given[name]))
+                tensor.copy_(tensor_of(given[name]))
         self.version = version
 
     def _row(self, ask: Ask, device: torch.device) -> Batch:
         def row(leaf: Any) -> Tensor:
-            return _tensor(leaf).to(device)[None]
+            return tensor_of(leaf).to(device)[None]
 
         state = None
         if ask.state is not None:
@@ -149,7 +149,7 @@ class NeuralPolicy(nn.Module):
             "mask": None if ask.mask is None else map_tree(row, ask.mask),
             "state": state,
             "first": first,
-            "memory": map_tree(lambda leaf: _tensor(leaf).to(device), ask.memory),
+            "memory": map_tree(lambda leaf: tensor_of(leaf).to(device), ask.memory),
             "valid": torch.ones_like(first),
         }
         return Batch(rows)
@@ -183,7 +183,7 @@ def _any_leaf(tree: Any) -> Any:
     return tree
 
 
-def _tensor(leaf: Any) -> Tensor:
+def tensor_of(leaf: Any) -> Tensor:
     """A tensor on numpy's memory; read-only arrays are copied, torch knows no such tensors."""
     array = np.asarray(leaf)
     return torch.from_numpy(array if array.flags.writeable else array.copy())

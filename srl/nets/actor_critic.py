@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -11,13 +12,15 @@ from torch import Tensor, nn
 from srl.api.actions import head_size, real_size
 from srl.api.batch import Batch
 from srl.api.inputs import SCALE, is_picture
-from srl.api.neural import Heads, NeuralPolicy
-from srl.api.policy import Bounds, PolicySpec
-from srl.core.tree import leaves
+from srl.api.neural import Heads, NeuralPolicy, tensor_of
+from srl.api.policy import Act, Ask, Bounds, PolicySpec
+from srl.core.spec import Leaf
+from srl.core.tree import leaves, map_tree
 from srl.nets.dists import make_dist
 from srl.nets.mlp import Mlp, linear, value_layer
 from srl.nets.normalizer import Normalizer
-from srl.nets.numpy_mlp import ActorCriticConfig
+from srl.nets.numpy_mlp import ActorCriticConfig, MLPPolicy
+from srl.nets.prepared import Prepared
 from srl.nets.products import runs_in_numpy
 from srl.nets.towers import Towers
 from srl.nets.vision import PictureEncoder
@@ -38,7 +41,7 @@ class ActorCritic(NeuralPolicy):
         inputs = sum(sizes[path] for path in self.vectors)
         self.normalizer = Normalizer(inputs) if config.normalize_obs and inputs else None
         self.encoders = nn.ModuleList(PictureEncoder(_leaf(spec.obs, path), config) for path in self.pictures)
-        inputs += config.features * len(self.pictures)
+        self._features = inputs = inputs + config.features * len(self.pictures)
         tower = (inputs, *config.layers(pictures_only=not self.vectors))
         self.actor = Mlp(tower, config.activation)
         self.critic = None if config.shared or len(tower) == 1 else Mlp(tower, config.activation)
@@ -48,16 +51,30 @@ class ActorCritic(NeuralPolicy):
         if self.critic is not None:
             towers = [(self.actor, [self.logits]), (self.critic, [self.value])]
         self._towers: Any = Towers(*towers)
+        self._prepared: Prepared[MLPPolicy] = Prepared()
+        """What follows the encoders, in numpy."""
         self._compiled: Any = torch.compile(self._forward) if config.compile else None
         reals = real_size(spec.action)
         self.log_std = nn.Parameter(torch.full((reals,), config.log_std)) if reals else None
 
     def unroll(self, batch: Batch) -> Heads:
+        if not torch.is_inference_mode_enabled():
+            self._prepared.forget()  # the weights are about to be trained
         logits, value = self._forward(batch.obs) if self._compiled is None else self._compiled(batch.obs)
         heads: Heads = {"logits": logits, "value": value}
         if self.log_std is not None:
             heads["log_std"] = self.log_std
         return heads
+
+    @torch.inference_mode()
+    def act(self, ask: Ask) -> Act:
+        """Images are encoded by torch, and on CPU numpy does the rest, which is quicker to call for a few rows."""
+        on_cpu = self.logits.weight.device.type == "cpu"
+        if not self.pictures or not on_cpu or self._compiled is not None or type(self) is not ActorCritic:
+            return super().act(ask)
+        features = self.encode(map_tree(tensor_of, ask.obs))
+        layers = [self, self.logits, self.value, *self.actor.layers, *(self.critic.layers if self.critic is not None else ())]
+        return self._prepared.of(layers, lambda _: self._in_numpy()).act(replace(ask, obs=features.numpy()))
 
     def dist(self, heads: Heads, mask: Any = None) -> Any:
         return make_dist(self.spec.action, heads["logits"], mask, heads.get("log_std"))
@@ -79,6 +96,14 @@ class ActorCritic(NeuralPolicy):
 
     def numpy_twin(self) -> str | None:
         return "srl.nets.numpy_mlp:MLPPolicy" if type(self) is ActorCritic and not self.pictures else None
+
+    def _in_numpy(self) -> MLPPolicy:
+        """Towers and heads over the features."""
+        hidden = self.config.layers(pictures_only=not self.vectors)
+        config = replace(self.config, hidden=hidden, normalize_obs=False)
+        made = MLPPolicy(config, replace(self.spec, obs=Leaf((self._features,), "float32")))
+        made.load({name: one.numpy() for name, one in self.state_dict().items() if not name.startswith("normalizer")}, 0)
+        return made
 
     def _forward(self, obs: Any) -> tuple[Tensor, Tensor]:
         features = self.encode(obs)

@@ -13,6 +13,7 @@ from srl.api.inputs import SCALE, channels_last, kind_of, picture_shape, runs_in
 from srl.api.policy import PictureConfig
 from srl.core.spec import Leaf
 from srl.nets.mlp import linear
+from srl.nets.prepared import Prepared
 from srl.nets.products import product
 
 Layer: TypeAlias = Callable[[Tensor, bool], Tensor]
@@ -41,8 +42,7 @@ class PictureEncoder(nn.Module):
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
         self.convolutions = nn.ModuleList(layers)
-        self._acting: tuple[Any, list[Layer]] | None = None
-        """The layers as `_layers` makes them, and the weights that they were made from."""
+        self._prepared: Prepared[list[Layer]] = Prepared()
         with torch.no_grad():
             sample = torch.zeros(1, channels, height, width)
             size = self._convolve(sample, [_convolution(layer, sample) for layer in layers]).flatten(1).shape[1]
@@ -57,9 +57,6 @@ class PictureEncoder(nn.Module):
         features = out(x, True)
         return features.float().view(*pictures.shape[:-3], features.shape[-1])
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_acting": None}  # functions cannot be saved
-
     def _dense(self, x: Tensor) -> Tensor:
         """Floats, channels last in memory."""
         kind = torch.bfloat16 if self._half and x.device.type == "cpu" and not _is_traced() else torch.float32
@@ -72,19 +69,12 @@ class PictureEncoder(nn.Module):
         return dense.permute(0, 3, 1, 2)
 
     def _ready(self, x: Tensor) -> list[Layer]:
-        """The layers for `x`. Acting keeps them until other weights are loaded: preparing them costs as much as eight images."""
+        """The layers for `x`. Preparing them costs as much as eight images."""
         if _is_traced():
             return self._layers(x)
-        if not torch.is_inference_mode_enabled():
-            self._acting = None  # they may be trained now
-            return self._layers(x)
-        weights = list(self.parameters())
-        if any(one.is_inference() for one in weights):  # their changes are not counted
-            return self._layers(x)
-        made_from = (x.dtype, x.device, *((one.data_ptr(), one._version) for one in weights))
-        if self._acting is None or self._acting[0] != made_from:
-            self._acting = made_from, self._layers(x, packed=x.device.type == "cpu" and _CAN_PACK)
-        return self._acting[1]
+        able = _CAN_PACK and x.device.type == "cpu"
+        layers = (*self.convolutions, self.out)
+        return self._prepared.of(layers, lambda kept: self._layers(x, packed=kept and able), x.dtype, x.device)
 
     def _layers(self, x: Tensor, *, packed: bool = False) -> list[Layer]:
         """The convolutions, then the last layer, for inputs of the type of `x`. The first takes bytes."""

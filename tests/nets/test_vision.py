@@ -12,11 +12,14 @@ import pytest
 import torch
 
 from srl.api.batch import Batch
-from srl.api.env import Discrete
+from srl.api.env import Box, Discrete
 from srl.api.flat import flatten
 from srl.api.inputs import encoders, kind_of
+from srl.api.neural import NeuralPolicy
 from srl.api.policy import PictureConfig, PolicySpec
+from srl.core.seeds import Rng
 from srl.core.spec import Leaf
+from srl.core.tree import map_tree
 from srl.nets import vision
 from srl.nets.actor_critic import ActorCritic
 from srl.nets.numpy_mlp import MLPPolicy
@@ -175,6 +178,60 @@ def test_acting_sees_weights_that_were_loaded_or_trained_meanwhile(half: bool, k
     with torch.no_grad():
         encoder.out.weight.zero_()
     acts_as_it_trains()
+
+
+EYE = Leaf((4, 36, 36), "uint8")
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize(
+    ("obs", "action", "mask", "config"),
+    [
+        (EYE, Discrete(6), False, {}),
+        (EYE, Discrete(6), True, {"hidden": (16,), "shared": True, "activation": "relu"}),
+        (
+            {"eye": EYE, "body": Leaf((3,), "float32")},
+            Box((2,), (-1.0, -1.0), (1.0, 1.0)),
+            False,
+            {"normalize_obs": True, "log_std": 0.5},
+        ),
+    ],
+)
+def test_behind_the_encoders_numpy_acts_as_torch(obs: Any, action: Any, mask: bool, config: Any, greedy: bool) -> None:
+    torch.manual_seed(0)
+    spec = PolicySpec(obs=obs, action=action, mask=mask)
+    policy = ActorCritic(ActorCritic.Config(features=16, **config), spec)
+    noise = np.random.default_rng(0)
+    keys = np.arange(9, dtype=np.uint64)
+
+    def drawn(leaf: Any) -> Any:
+        return noise.integers(0, 255, leaf.shape, np.uint8) if leaf.dtype == np.uint8 else noise.random(leaf.shape, np.float32)
+
+    ask = replace(zero_ask(spec, {}, 9), greedy=greedy)
+    ask.obs = map_tree(drawn, ask.obs)
+    if mask:
+        ask.mask = noise.random((9, 6)) < 0.5
+
+    def acts_as_torch() -> Any:
+        theirs, ours = (act(policy, replace(ask, rng=Rng(keys))) for act in (NeuralPolicy.act, ActorCritic.act))
+        assert ours.action.dtype == theirs.action.dtype
+        np.testing.assert_allclose(ours.action, theirs.action, rtol=1e-5, atol=1e-5)
+        for name in ("log_prob", "value"):
+            np.testing.assert_allclose(ours.extra[name], theirs.extra[name], rtol=1e-5, atol=1e-5)
+        return ours.extra["value"]
+
+    values, _ = flatten(policy.parameters()) or pytest.fail()
+    first = acts_as_torch()
+    with torch.no_grad():
+        for one in policy.parameters():
+            one.mul_(1.5)  # as load does
+    second = acts_as_torch()
+    assert not np.allclose(first, second)
+    batch = Batch.of(obs=map_tree(lambda leaf: torch.from_numpy(leaf)[None], ask.obs), reward=torch.zeros(0, 9))
+    policy.unroll(batch)
+    with torch.no_grad():
+        values.mul_(0.5)  # as an optimizer does after it, not by way of the parameters
+    assert not np.allclose(second, acts_as_torch())
 
 
 @pytest.mark.parametrize("kind", ["nature", "impala"])
