@@ -16,11 +16,11 @@ from srl.api.neural import Heads, NeuralPolicy, tensor_of
 from srl.api.policy import Act, Ask, Bounds, PolicySpec
 from srl.core.spec import Leaf
 from srl.core.tree import leaves, map_tree
+from srl.nets.cached import Cached
 from srl.nets.dists import make_dist
 from srl.nets.mlp import Mlp, linear, value_layer
 from srl.nets.normalizer import Normalizer
 from srl.nets.numpy_mlp import ActorCriticConfig, MLPPolicy
-from srl.nets.prepared import Prepared
 from srl.nets.products import runs_in_numpy
 from srl.nets.towers import Towers
 from srl.nets.vision import PictureEncoder
@@ -51,7 +51,7 @@ class ActorCritic(NeuralPolicy):
         if self.critic is not None:
             towers = [(self.actor, [self.logits]), (self.critic, [self.value])]
         self._towers: Any = Towers(*towers)
-        self._prepared: Prepared[MLPPolicy] = Prepared()
+        self._cached: Cached[MLPPolicy] = Cached()
         """What follows the encoders, in numpy."""
         self._compiled: Any = torch.compile(self._forward) if config.compile else None
         reals = real_size(spec.action)
@@ -59,7 +59,7 @@ class ActorCritic(NeuralPolicy):
 
     def unroll(self, batch: Batch) -> Heads:
         if not torch.is_inference_mode_enabled():
-            self._prepared.forget()  # the weights are about to be trained
+            self._cached.forget()  # the weights are about to be trained
         logits, value = self._forward(batch.obs) if self._compiled is None else self._compiled(batch.obs)
         heads: Heads = {"logits": logits, "value": value}
         if self.log_std is not None:
@@ -74,7 +74,7 @@ class ActorCritic(NeuralPolicy):
             return super().act(ask)
         features = self.encode(map_tree(tensor_of, ask.obs))
         layers = [self, self.logits, self.value, *self.actor.layers, *(self.critic.layers if self.critic is not None else ())]
-        return self._prepared.of(layers, lambda _: self._in_numpy()).act(replace(ask, obs=features.numpy()))
+        return self._cached.of(layers, lambda _: self._in_numpy()).act(replace(ask, obs=features.numpy()))
 
     def dist(self, heads: Heads, mask: Any = None) -> Any:
         return make_dist(self.spec.action, heads["logits"], mask, heads.get("log_std"))

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from srl.api.inputs import SCALE, channels_last, kind_of, picture_shape, runs_in_half
 from srl.api.policy import PictureConfig
 from srl.core.spec import Leaf
+from srl.nets.cached import Cached
 from srl.nets.mlp import linear
-from srl.nets.prepared import Prepared
 from srl.nets.products import product
 
 Layer: TypeAlias = Callable[[Tensor, bool], Tensor]
@@ -42,7 +42,7 @@ class PictureEncoder(nn.Module):
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
         self.convolutions = nn.ModuleList(layers)
-        self._prepared: Prepared[list[Layer]] = Prepared()
+        self._cached: Cached[list[Layer]] = Cached()
         with torch.no_grad():
             sample = torch.zeros(1, channels, height, width)
             size = self._convolve(sample, [_convolution(layer, sample) for layer in layers]).flatten(1).shape[1]
@@ -74,7 +74,7 @@ class PictureEncoder(nn.Module):
             return self._layers(x)
         able = _CAN_PACK and x.device.type == "cpu"
         layers = (*self.convolutions, self.out)
-        return self._prepared.of(layers, lambda kept: self._layers(x, packed=kept and able), x.dtype, x.device)
+        return self._cached.of(layers, lambda kept: self._layers(x, packed=kept and able), x.dtype, x.device)
 
     def _layers(self, x: Tensor, *, packed: bool = False) -> list[Layer]:
         """The convolutions, then the last layer, for inputs of the type of `x`. The first takes bytes."""
