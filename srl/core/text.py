@@ -61,7 +61,7 @@ def figure(value: float | None) -> str:
     """`1,200`, `0.512`, `487.2`; empty for None."""
     if value is None:
         return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 9999.5 else f"{value:,.0f}"
 
 
 def clock_time(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from srl.core.text import clock_time, columns, size
+from srl.core.text import clock_time, columns, figure, size
 from srl.observe.report import Report, StreamRow, WorkerRow, by_kind, by_role
 
 LOG_WIDTH = 120
@@ -60,11 +60,11 @@ def steps(report: Report) -> str:
 
 def returns(report: Report, *, brief: bool = False) -> str:
     """`187.3 (512 episodes, length 187)`"""
-    text = ", ".join(f"{team} {value:.4g}" if team else f"{value:.4g}" for team, value in report.returns.items())
+    text = ", ".join(f"{team} {figure(value)}".strip() for team, value in report.returns.items())
     if brief:
         return text
     facts = [f"{report.episodes:,} episodes"] if report.episodes else []
-    facts += [f"length {report.episode_length:.4g}"] if report.episode_length is not None else []
+    facts += [f"length {figure(report.episode_length)}"] if report.episode_length is not None else []
     return f"{text} ({', '.join(facts)})" if facts else text
 
 
@@ -73,7 +73,7 @@ def evaluation(report: Report) -> str:
     found = report.evaluation
     if found is None:
         return ""
-    figures = ", ".join(f"{name.removeprefix('eval/')} {value:.4g}" for name, value in found.values.items())
+    figures = ", ".join(f"{name.removeprefix('eval/')} {figure(value)}" for name, value in found.values.items())
     return f"evaluation at {found.env_steps:,}: {figures}"
 
 

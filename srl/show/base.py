@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from srl.core.text import figure
+
 Frame = NDArray[np.uint8]
 
 
@@ -44,7 +46,7 @@ class Facts:
 
 def returns(values: dict[str, float]) -> str:
     """`71`, or `hider 3.5, seeker -3.5`"""
-    return ", ".join(f"{team} {value:.4g}".strip() for team, value in values.items()) or "-"
+    return ", ".join(f"{team} {figure(value)}".strip() for team, value in values.items()) or "-"
 
 
 class Show(ABC):

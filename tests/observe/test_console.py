@@ -121,6 +121,12 @@ def test_every_line_fits_and_the_limit_comes_first() -> None:
     assert max(len(line(game)), len(line(REPORT))) <= LOG_WIDTH == 120
 
 
+@pytest.mark.parametrize(("value", "shown"), [(0.51234, "0.5123"), (-1234.5, "-1,234"), (9999.7, "10,000"), (10177.03, "10,177")])
+def test_returns_are_never_shown_with_an_exponent(value: float, shown: str) -> None:
+    report = replace(REPORT, returns={"": value}, evaluation=Evaluation(3_000, 10, {"eval/return": value}))
+    assert f"return {shown}" in line(report) and f"evaluation at 3,000: return {shown}" in "\n".join(screen(report))
+
+
 def test_returns_are_shown_per_team_and_agents_where_they_differ_from_envs() -> None:
     text = "\n".join(screen(replace(REPORT, returns={"hiders": 1.25, "seekers": -1.25}, agent_rate=40_000.0)))
     both = "\n".join(screen(replace(REPORT, agent_rate=40_000.0, policy_rates={"hider": 30_000.0, "seeker": 10_000.0})))
