@@ -347,8 +347,12 @@ def test_elements_of_a_job_array_are_elastic_hosts(slurm: SlurmCluster, tmp_path
         seen.append(phases()["counter/1"])
 
         def comes_again() -> bool:
-            hurried(slurm, f"{job}_0")  # more than once: Slurm sets the time again when it has cleaned up after the first start
-            return phases()["counter/0"] == "running"
+            hurried(slurm, f"{job}_0")
+            try:
+                until(lambda: phases()["counter/0"] == "running", 6)
+            except AssertionError:  # Slurm sets the time again when it has cleaned up after the first start
+                return False
+            return True
 
         until(comes_again)
         controller.stop()
