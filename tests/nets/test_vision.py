@@ -197,8 +197,13 @@ EYE = Leaf((4, 36, 36), "uint8")
         ),
     ],
 )
-def test_behind_the_encoders_numpy_acts_as_torch(obs: Any, action: Any, mask: bool, config: Any, greedy: bool) -> None:
+def test_behind_the_encoders_numpy_acts_as_torch(
+    obs: Any, action: Any, mask: bool, config: Any, greedy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
+    in_numpy: list[Any] = []
+    act_of_twin = MLPPolicy.act
+    monkeypatch.setattr(MLPPolicy, "act", lambda twin, ask: in_numpy.append(twin) or act_of_twin(twin, ask))
     spec = PolicySpec(obs=obs, action=action, mask=mask)
     policy = ActorCritic(ActorCritic.Config(features=16, **config), spec)
     noise = np.random.default_rng(0)
@@ -227,6 +232,7 @@ def test_behind_the_encoders_numpy_acts_as_torch(obs: Any, action: Any, mask: bo
             one.mul_(1.5)  # as load does
     second = acts_as_torch()
     assert not np.allclose(first, second)
+    assert len(in_numpy) == 2
     batch = Batch.of(obs=map_tree(lambda leaf: torch.from_numpy(leaf)[None], ask.obs), reward=torch.zeros(0, 9))
     policy.unroll(batch)
     with torch.no_grad():
